@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from flaxformer_mt.api.runs import average as average, evaluate as evaluate, export as export
     from flaxformer_mt.api.settings import load_config as load_config
     from flaxformer_mt.api.training import train as train
+    from flaxformer_mt.api.trial import dry_run as dry_run
     from flaxformer_mt.bulk.forms import Form as Form, PairForm as PairForm, Shown as Shown
     from flaxformer_mt.cluster import Ray as Ray
     from flaxformer_mt.decoding.masks.terminology import Terminology as Terminology
@@ -49,6 +50,7 @@ _ROOMS = {
     "Translator": "decoding.translator",
     "average": "api.runs",
     "compare": "evaluation.compare",
+    "dry_run": "api.trial",
     "evaluate": "api.runs",
     "export": "api.runs",
     "join_shards": "api.files",

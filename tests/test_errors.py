@@ -9,7 +9,7 @@ import jax
 import pytest
 
 import flaxformer_mt
-from flaxformer_mt.bulk.sinks import OutputError
+from flaxformer_mt.bulk.output_errors import OutputError
 from flaxformer_mt.config import ConfigError
 from flaxformer_mt.data.corpus.pairs import CorpusError
 from flaxformer_mt.data.corpus.text_files import zstd

@@ -7,8 +7,8 @@ import dataclasses
 from collections.abc import Callable, Iterator
 
 from flaxformer_mt.bulk.reading import Input, Lines, Shard, TwoInputs
+from flaxformer_mt.bulk.shard_records import Ends
 from flaxformer_mt.bulk.shards import Cut, OneShard, Share, shard_name
-from flaxformer_mt.bulk.sinks import Ends
 from flaxformer_mt.bulk.stream import shard_ends
 
 

@@ -6,17 +6,17 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from flaxformer_mt.bulk.output_errors import OutputError
 from flaxformer_mt.bulk.outputs import Output, opened_sink
-from flaxformer_mt.bulk.shards import check_count, shard_name
-from flaxformer_mt.bulk.sinks import (
-    Consumed,
-    OutputError,
+from flaxformer_mt.bulk.shard_records import (
     ShardRecord,
     check_shard,
     difference,
     record_of,
     shard_content,
 )
+from flaxformer_mt.bulk.shards import check_count, shard_name
+from flaxformer_mt.bulk.sinks import Consumed
 from flaxformer_mt.rundir import paths
 
 

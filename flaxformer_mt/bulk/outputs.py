@@ -8,18 +8,10 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
+from flaxformer_mt.bulk.output_errors import OutputError
+from flaxformer_mt.bulk.shard_records import ShardRecord, check_shard, record_of
 from flaxformer_mt.bulk.shards import Cut
-from flaxformer_mt.bulk.sinks import (
-    BucketSink,
-    FileSink,
-    OutputError,
-    ShardedSink,
-    ShardRecord,
-    Sink,
-    StreamSink,
-    check_shard,
-    record_of,
-)
+from flaxformer_mt.bulk.sinks import BucketSink, FileSink, ShardedSink, Sink, StreamSink
 from flaxformer_mt.rundir import paths
 
 

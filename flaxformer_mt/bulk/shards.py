@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from flaxformer_mt.bulk.sinks import Ends
 from flaxformer_mt.config import ConfigError
+
+if TYPE_CHECKING:
+    from flaxformer_mt.bulk.shard_records import Ends
 
 LARGEST_SHARDS = 100_000
 

@@ -10,28 +10,22 @@ import contextlib
 import dataclasses
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from flaxformer_mt.errors import UserError
+from flaxformer_mt.bulk.output_errors import OutputError, explained
+from flaxformer_mt.bulk.shard_records import Ends, Tally, difference, pieces, record_of
 from flaxformer_mt.files.atomic import open_in_place
-from flaxformer_mt.files.reading import regular_size
-from flaxformer_mt.rundir import RunDirectoryError, paths
+from flaxformer_mt.rundir import paths
 
 RECORD_FORMAT = 2
 UPLOAD_EVERY = 60.0  # seconds between uploads
 UPLOAD_BYTES = 1 << 23  # output that is uploaded earlier
-_CHUNK = 1 << 20  # bytes
-
-
-class OutputError(UserError):
-    """Output that can't be written or continued; the message names the file."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,119 +36,6 @@ class Consumed:
     size: int = 0
     sha256: str = ""
     sums: Mapping[str, float] = dataclasses.field(default_factory=dict)
-
-
-Place = tuple[int, str]
-"""Between two lines of an input: the number of those before, and a digest of the last one."""
-Ends = tuple[Place, Place]  # of a shard's part of the input
-
-
-def record_of(shard: str) -> Path:
-    """The file that says where a finished shard comes from. `FILE.shard-*` doesn't match it."""
-    path = paths.as_path(shard)
-    return path.with_name(f"{path.name.replace('.shard-', '.record-')}.json")
-
-
-class Tally:
-    """Bytes, line ends and sha256 of an output."""
-
-    def __init__(self) -> None:
-        self.size = self.lines = 0
-        self._digest = hashlib.sha256()
-
-    def add(self, data: bytes) -> None:
-        self.size += len(data)
-        self.lines += data.count(b"\n")
-        self._digest.update(data)
-
-    @property
-    def sha256(self) -> str:
-        return self._digest.hexdigest()
-
-    def content(self) -> dict[str, Any]:
-        """The description of a shard in its record."""
-        return {"bytes": self.size, "lines": self.lines, "sha256": self.sha256}
-
-
-def pieces(stream: BinaryIO, size: int | None = None) -> Iterator[bytes]:
-    """The next `size` bytes of a stream, or all to its end, some at a time."""
-    if size is None:
-        while piece := stream.read(_CHUNK):
-            yield piece
-        return
-
-    remaining = size
-    while remaining and (piece := stream.read(min(remaining, _CHUNK))):
-        yield piece
-        remaining -= len(piece)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ShardRecord:
-    """The call and the input that a finished shard comes from, and its content.
-
-    Records of earlier versions lack `whole` and `output`, which are None then.
-    """
-
-    identity: Mapping[str, Any]
-    start: list[Any]  # a Place, after a round trip through JSON
-    stop: list[Any]
-    whole: int | None  # lines of the input
-    output: Mapping[str, Any] | None  # `Tally.content`
-
-    @classmethod
-    def read(cls, record: Mapping[str, Any]) -> ShardRecord:
-        """Raises KeyError, TypeError and ValueError for other content."""
-        output = record.get("output")
-        if output is not None:
-            output = {name: output[name] for name in Tally().content()}
-        return cls(
-            identity=dict(record["identity"]),
-            start=[int(record["start"][0]), str(record["start"][1])],
-            stop=[int(record["stop"][0]), str(record["stop"][1])],
-            whole=record.get("whole"),
-            output=output,
-        )
-
-
-def shard_content(shard: str, record: ShardRecord) -> Iterator[bytes]:
-    """A finished shard's bytes. Raises OutputError, before the first or after the last, if they
-    aren't those that its record describes."""
-    path = paths.as_path(shard)
-    tally = Tally()
-    with _explained(path, verb="read"):
-        if isinstance(path, Path):  # before it is opened: a FIFO would wait for its writer
-            _check(shard, record, {"bytes": regular_size(path)})
-        with path.open("rb") as stream:
-            for piece in pieces(stream):
-                tally.add(piece)
-                yield piece
-    _check(shard, record, tally.content())
-
-
-def check_shard(shard: str, record: ShardRecord) -> None:
-    """Raises OutputError unless a finished shard is as its record describes it."""
-    for _ in shard_content(shard, record):
-        pass
-
-
-def _check(shard: str, record: ShardRecord, content: Mapping[str, Any]) -> None:
-    if record.output is None:
-        return
-    for name, actual in content.items():
-        if actual != record.output[name]:
-            raise OutputError(
-                f"{shard}: has changed since it was made: {name} {actual!r}, but "
-                f"{record_of(shard).name} says {record.output[name]!r}; make this shard again"
-            )
-
-
-def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
-    """The first name whose values differ."""
-    for name in {**old, **new}:
-        if old.get(name) != new.get(name):
-            return name
-    return None
 
 
 class Sink:
@@ -186,42 +67,24 @@ class StreamSink(Sink):
 
     def __init__(self, stream: BinaryIO | None, name: str = "") -> None:
         self._path = Path(name) if name else None
-        with _explained(self._path):
+        with explained(self._path):
             self._stream = stream or open(name, "wb")
 
     def write(self, data: bytes) -> None:
-        with _explained(self._path):
+        with explained(self._path):
             self._stream.write(data)
 
     def commit(self, consumed: Consumed) -> None:
         self.finish()
 
     def finish(self) -> None:
-        with _explained(self._path):
+        with explained(self._path):
             self._stream.flush()
 
     def close(self) -> None:
         if self._path is not None:
             with contextlib.suppress(OSError):  # said already, when it was written
                 self._stream.close()
-
-
-@contextlib.contextmanager
-def _explained(
-    path: Path | None, kept: Path | None = None, *, verb: str = "written"
-) -> Iterator[None]:
-    """Turns errors of the system or a store into OutputErrors. Without `path`, they pass."""
-    hint = f"; finished output is in {kept}" if kept else ""
-    store = path if path and paths.is_remote(path) else None
-    try:
-        with paths.explained(store, verb) if store else contextlib.nullcontext():
-            yield
-    except RunDirectoryError as error:
-        raise OutputError(f"{error}{hint}") from error
-    except OSError as error:
-        if path is None:
-            raise
-        raise OutputError(f"{path}: cannot be {verb}: {error.strerror or error}{hint}") from error
 
 
 class _Continued(Sink):
@@ -328,7 +191,7 @@ class FileSink(_Continued):
         self._part = Path(f"{path}.part")
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
-        with contextlib.ExitStack() as failing, _explained(self._path):
+        with contextlib.ExitStack() as failing, explained(self._path):
             self._stream = self._opened()
             failing.callback(self.close)
             part_size = os.fstat(self._stream.fileno()).st_size
@@ -368,18 +231,18 @@ class FileSink(_Continued):
             )
 
     def write(self, data: bytes) -> None:
-        with _explained(self._path, self._part):
+        with explained(self._path, self._part):
             self._stream.write(data)
         self._tally.add(data)
 
     def commit(self, consumed: Consumed) -> None:
-        with _explained(self._path, self._part):
+        with explained(self._path, self._part):
             # In this order: the record never claims missing output.
             self._force_to_disk()
             self._write_record(consumed, self._tally.size, self._tally.sha256)
 
     def finish(self) -> None:
-        with _explained(self._path, self._part):
+        with explained(self._path, self._part):
             self._force_to_disk()
             self._write_shard_record(self._path, self._tally)
             os.replace(self._part, self._path)
@@ -434,7 +297,7 @@ class BucketSink(_Continued):
         ends: Ends | None = None,
         whole: int | None = None,
     ) -> None:
-        with _explained(Path(path)):
+        with explained(Path(path)):
             self._path = paths.as_path(path)
             self._folder = paths.as_path(f"{path}.part")
         super().__init__(self._folder / "state.json", restart, ends, whole)
@@ -446,7 +309,7 @@ class BucketSink(_Continued):
         self._consumed = Consumed()
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
-        with _explained(self._path):
+        with explained(self._path):
             self._uploaded, self._parts = self._read_record(identity)
             if self._parts and not paths.exists(self._part(0)):  # was taken away
                 self._uploaded, self._parts = Consumed(), 0
@@ -468,7 +331,7 @@ class BucketSink(_Continued):
     def finish(self) -> None:
         self._upload()
         joined = self._folder / "whole"
-        with _explained(self._path, self._folder):
+        with explained(self._path, self._folder):
             tally = self._join_parts(joined)
             if self._size not in (None, tally.size):
                 raise OutputError(
@@ -477,7 +340,7 @@ class BucketSink(_Continued):
                 )
             self._write_shard_record(self._path, tally)
             joined.replace(self._path)
-        with _explained(self._folder, self._folder):
+        with explained(self._folder, self._folder):
             self._remove_parts()
         self.kept = ""
 
@@ -508,7 +371,7 @@ class BucketSink(_Continued):
         """Uploads committed output as the next part."""
         if self._consumed != self._uploaded and self._consumed.lines:
             path = self._part(self._parts)
-            with _explained(path, self._folder):
+            with explained(path, self._folder):
                 path.write_bytes(bytes(self._waiting[: self._committed]))
                 self._uploaded = self._consumed
                 self._parts += 1
@@ -548,7 +411,7 @@ class ShardedSink(_Continued):
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
         shards = f"{len(self._stops)} of {self._stops[-1]:,} lines"
-        with _explained(self._record):
+        with explained(self._record):
             done, self._finished = self._read_record({**identity, "shards": shards})
         for number in range(self._finished):
             self._check(number)
@@ -564,7 +427,7 @@ class ShardedSink(_Continued):
             self._continue(consumed)
 
     def finish(self) -> None:
-        with _explained(self._record):
+        with explained(self._record):
             self._record.unlink(missing_ok=True)
         self.kept = ""
 
@@ -586,5 +449,5 @@ class ShardedSink(_Continued):
     def _end_shard(self, done: Consumed) -> None:
         self._shard.finish()
         self._finished += 1
-        with _explained(self._record):
+        with explained(self._record):
             self._write_record(done, self._finished)

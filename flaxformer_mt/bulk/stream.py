@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from flaxformer_mt.bulk.forms import BadLine, counted
+from flaxformer_mt.bulk.output_errors import OutputError
 from flaxformer_mt.bulk.reading import InputError, Lines, Shard, TwoInputs
-from flaxformer_mt.bulk.sinks import Consumed, OutputError, Place, Sink
+from flaxformer_mt.bulk.shard_records import Place
+from flaxformer_mt.bulk.sinks import Consumed, Sink
 from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.decoding.text.segments import LineError
 from flaxformer_mt.progress import Meter

@@ -16,7 +16,7 @@ from flaxformer_mt.cli.arguments import (
     flags,
     make_parser,
 )
-from flaxformer_mt.cli.streams import OUTPUT, run_or_join
+from flaxformer_mt.cli.bulk import OUTPUT, run_or_join
 
 _LINES = {
     "--per-token": "also give each token's log-probability",

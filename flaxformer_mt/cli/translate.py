@@ -20,7 +20,7 @@ from flaxformer_mt.cli.arguments import (
     make_parser,
     sampling_of,
 )
-from flaxformer_mt.cli.streams import OUTPUT, run_or_join
+from flaxformer_mt.cli.bulk import OUTPUT, run_or_join
 
 if TYPE_CHECKING:
     from flaxformer_mt.decoding.masks.terminology import Terminology

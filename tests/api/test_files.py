@@ -7,8 +7,8 @@ import pytest
 
 import flaxformer_mt as fm
 from flaxformer_mt.bulk.loading import Loading
+from flaxformer_mt.bulk.output_errors import OutputError
 from flaxformer_mt.bulk.scoring import ScoreSettings
-from flaxformer_mt.bulk.sinks import OutputError
 from flaxformer_mt.bulk.translating import TranslateSettings
 from flaxformer_mt.config import ConfigError
 from flaxformer_mt.decoding.options import SearchOptions

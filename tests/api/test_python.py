@@ -131,6 +131,16 @@ def test_sets_are_scored_kept_and_compared(run, translator):
             fm.evaluate(run, {name: (lines, lines)})
 
 
+def test_a_set_of_the_run_is_read_from_another_folder(run, translator, tmp_path):
+    """Such as where its corpus has moved."""
+    for language in ("en", "de"):
+        (tmp_path / f"test.{language}").write_text("The dog sleeps .\nWho sings ?\n")
+    evaluations = fm.evaluate(
+        run, "held_out", translator=translator, scoring=QUICK, folder=str(tmp_path)
+    )
+    assert len(evaluations["held_out"].translations) == 2
+
+
 def test_checkpoints_are_averaged_and_the_mean_is_exported(run, tmp_path):
     assert fm.average(run, last=2) == [15, 20]
     assert fm.average(run, best=1) == [20] or fm.average(run, best=1) == [10]

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from flaxformer_mt.bulk import sinks
-from flaxformer_mt.bulk.sinks import BucketSink, Consumed, OutputError
+from flaxformer_mt.bulk.output_errors import OutputError
+from flaxformer_mt.bulk.sinks import BucketSink, Consumed
 from flaxformer_mt.errors import FINAL
 from tests.rundir.buckets import needs_clients
 

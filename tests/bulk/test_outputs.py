@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.bulk.loading import identity
+from flaxformer_mt.bulk.output_errors import OutputError
 from flaxformer_mt.bulk.outputs import Output, opened_sink
-from flaxformer_mt.bulk.sinks import OutputError
 from flaxformer_mt.config import DecodingConfig, ModelConfig
 
 

@@ -10,7 +10,8 @@ from unittest import mock
 
 import pytest
 
-from flaxformer_mt.bulk.sinks import Consumed, FileSink, OutputError, ShardedSink
+from flaxformer_mt.bulk.output_errors import OutputError
+from flaxformer_mt.bulk.sinks import Consumed, FileSink, ShardedSink
 from tests.conftest import Killed
 
 WHO = {"weights": "average", "n_best": 1}

@@ -8,8 +8,9 @@ import pytest
 
 from flaxformer_mt.bulk import stream as module
 from flaxformer_mt.bulk.forms import Form, Shown
+from flaxformer_mt.bulk.output_errors import OutputError
 from flaxformer_mt.bulk.reading import InputError, Lines, open_lines
-from flaxformer_mt.bulk.sinks import FileSink, OutputError, StreamSink
+from flaxformer_mt.bulk.sinks import FileSink, StreamSink
 from flaxformer_mt.bulk.stream import NOTES, stream, windows
 from flaxformer_mt.bulk.translating import SEVERAL, SHORT, TranslateSettings
 from flaxformer_mt.decoding.text.segments import LineError, OverlongError

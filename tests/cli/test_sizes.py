@@ -4,9 +4,8 @@ from unittest import mock
 
 import pytest
 
-from flaxformer_mt.api import config_of
+from flaxformer_mt.api import config_of, trial
 from flaxformer_mt.api.settings import continued, settled
-from flaxformer_mt.cli import dry_run
 from flaxformer_mt.cli.train import _next_commands
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from tests.cli.conftest import settings
@@ -30,7 +29,7 @@ def test_every_command_says_the_sizes_for_its_text(
     assert done.errors.strip() == MESSAGE and "model.d_model = 128\n" in done.output
 
     build = mock.Mock(side_effect=Reached)
-    monkeypatch.setattr(dry_run, "build", build)
+    monkeypatch.setattr(trial, "build", build)
     with pytest.raises(Reached):
         run("train", "--dry-run", *arguments, "--workdir", tmp_path / "tried")
     assert MESSAGE in capfdbinary.readouterr().err.decode()
