@@ -14,7 +14,6 @@ from flaxformer_mt.api import config_of, say
 from flaxformer_mt.api.runs import VALID, evaluations, sets_of_run
 from flaxformer_mt.bulk.forms import counted
 from flaxformer_mt.bulk.stream import NOTES
-from flaxformer_mt.bulk.translating import SHORT, TranslationCounts
 from flaxformer_mt.cli.arguments import (
     NO_SPLIT,
     WORKDIR,
@@ -198,6 +197,8 @@ def _set_name(options: Namespace) -> str:
 
 
 def _report(evaluation: Evaluation, compile_seconds: float) -> None:
+    from flaxformer_mt.bulk.translating import SHORT, TranslationCounts
+
     name, seconds = evaluation.name, evaluation.seconds
     for line in evaluation.split_lines:
         say(f"{name}:{line}: too long for the model; translated in pieces and rejoined")
