@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flaxformer_mt.api import config_of, say
+from flaxformer_mt.api import say
+from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.config.tokenizers import recorded_tokenizer
 from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.decoding.length_choice import (
@@ -22,13 +23,12 @@ from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import exists
 
 
-def choose_length(run: RunDirectory) -> None:
+def choose_length(run: RunDirectory, config: ExperimentConfig) -> None:
     """Compares candidates with the weights that `translate` would use, and saves the best.
 
-    Only if the run's settings ask for it. Says what was chosen. Raises what `Translator.load` and
-    reading the validation text raise.
+    Only if the run's settings, `config`, ask for it. Says what was chosen. Raises what
+    `Translator.load` and reading the validation text raise.
     """
-    config = config_of(run)
     if not is_to_be_chosen(config.decoding) or not exists(run.data):
         return
     sources, references = valid_text(local_copy(run.data))

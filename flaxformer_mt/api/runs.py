@@ -179,7 +179,7 @@ def average(
     write_average(opened, params, steps)
     averaged = ", ".join(f"{step:,}" for step in steps)
     say(f"averaged steps {averaged}; translate and evaluate now use the average")
-    choose_length(opened)
+    choose_length(opened, config_of(opened))
     return steps
 
 

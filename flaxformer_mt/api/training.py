@@ -108,18 +108,8 @@ def train(
         write_status(run, status)
 
     say(goodput.table())
-    _say_end(status)
-    if status.state == "finished":
-        _choose_length(run, processes)
+    _end(run, settings, status, processes)
     return status
-
-
-def _choose_length(run: RunDirectory, processes: Processes) -> None:
-    """Chooses how lengths are normalised; not where a model is spread over processes."""
-    from flaxformer_mt.api.length import choose_length
-
-    if processes.count == 1:
-        choose_length(run)
 
 
 def _last_status(run: RunDirectory) -> Status:
@@ -135,13 +125,21 @@ def _keep_compiled(run: RunDirectory) -> None:
         share_compiled(run.compiled)
 
 
-def _say_end(status: Status) -> None:
+def _end(
+    run: RunDirectory, settings: ExperimentConfig, status: Status, processes: Processes
+) -> None:
+    """Says how training ended, and chooses what is left to a trained model."""
     if status.state == "stopped":
         say(
             f"stopped after step {status.step:,} ({status.reason}), saved; the same command resumes"
         )
-    else:
-        say(f"finished at step {status.step:,}: {status.reason}")
+        return
+    say(f"finished at step {status.step:,}: {status.reason}")
+    # A model that is spread over processes leaves it to `average`.
+    if processes.count == 1:
+        from flaxformer_mt.api.length import choose_length  # it loads what only translating needs
+
+        choose_length(run, settings)
 
 
 @contextlib.contextmanager
