@@ -2,6 +2,7 @@
 
 Style and script are inside, and the content security policy allows only these, by digest, so that a
 sentence can't become code. Data is JSON in a block of its own, or a picture within the file.
+`page.css` beside this module is the style of the pages of attention and of curves.
 """
 
 import base64
