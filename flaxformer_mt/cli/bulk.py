@@ -24,6 +24,8 @@ from flaxformer_mt.rundir.paths import as_path
 if TYPE_CHECKING:
     from flaxformer_mt.bulk.job import FileReport
 
+Loader = Callable[[], "fm.Translator"]
+
 OUTPUT = {
     "--output FILE": "output, local or gs://, written as FILE.part until complete; after an "
     "interruption the same command resumes it (default: standard output)",
@@ -47,8 +49,12 @@ def run_or_join(
     source: Input,
     call: Callable[..., FileReport[Any]],
 ) -> int:
-    """Calls `fm.translate_file` or `fm.score_file`, as `call`, with the flags of `OUTPUT`, or joins
-    shards; returns the exit status."""
+    """Has `call` translate or score with the flags of `OUTPUT`, or joins shards; returns the exit
+    status.
+
+    `call` takes a `Loader` and the arguments of `fm.translate_file` about output. It is what first
+    imports the library's part, which takes seconds: by then SIGTERM is handled.
+    """
     _check_engine(options, parser)
     _check_shards(options, parser, source)
     if options.join:

@@ -1,8 +1,10 @@
 """`score`: how likely a model finds given translations."""
 
-import functools
+from __future__ import annotations
+
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import flaxformer_mt as fm
 from flaxformer_mt.bulk.forms import PairForm, field_of
@@ -16,7 +18,11 @@ from flaxformer_mt.cli.arguments import (
     flags,
     make_parser,
 )
-from flaxformer_mt.cli.bulk import OUTPUT, run_or_join
+from flaxformer_mt.cli.bulk import OUTPUT, Loader, run_or_join
+
+if TYPE_CHECKING:
+    from flaxformer_mt.bulk.job import FileReport
+    from flaxformer_mt.bulk.scoring import ScoreCounts
 
 _LINES = {
     "--per-token": "also give each token's log-probability",
@@ -53,12 +59,16 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     form = _form(options, parser)
     paired = options.src is not None
     source: Input = PairedInputs(options.src, options.tgt) if paired else OneInput(options.input)
-    score_file = functools.partial(
-        fm.score_file,
-        input=(options.src, options.tgt) if paired else options.input,
-        form=form,
-        overlong=options.overlong,
-    )
+
+    def score_file(run: Loader, **output_flags: Any) -> FileReport[ScoreCounts]:
+        return fm.score_file(
+            run,
+            input=(options.src, options.tgt) if paired else options.input,
+            form=form,
+            overlong=options.overlong,
+            **output_flags,
+        )
+
     return run_or_join(options, parser, source, score_file)
 
 

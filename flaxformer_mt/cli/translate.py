@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import flaxformer_mt as fm
 from flaxformer_mt.bulk.forms import NAMES, WRITABLE, Form, Name, Shown
@@ -20,9 +19,11 @@ from flaxformer_mt.cli.arguments import (
     make_parser,
     sampling_of,
 )
-from flaxformer_mt.cli.bulk import OUTPUT, run_or_join
+from flaxformer_mt.cli.bulk import OUTPUT, Loader, run_or_join
 
 if TYPE_CHECKING:
+    from flaxformer_mt.bulk.job import FileReport
+    from flaxformer_mt.bulk.translating import TranslationCounts
     from flaxformer_mt.decoding.masks.terminology import Terminology
 
 _LINES = {
@@ -81,19 +82,23 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     form = _form(options, parser, output_format)
     terminology = _terminology(options, parser)
     sampling = sampling_of(options, parser)
-    translate_file = functools.partial(
-        fm.translate_file,
-        input=options.input,
-        form=form,
-        prefix=options.prefix,
-        n_best=options.n_best,
-        overlong=options.overlong,
-        suppress=options.suppress,
-        forbid=options.forbid,
-        terminology=terminology,
-        sampling=sampling,
-        mbr=options.mbr,
-    )
+
+    def translate_file(run: Loader, **output_flags: Any) -> FileReport[TranslationCounts]:
+        return fm.translate_file(
+            run,
+            input=options.input,
+            form=form,
+            prefix=options.prefix,
+            n_best=options.n_best,
+            overlong=options.overlong,
+            suppress=options.suppress,
+            forbid=options.forbid,
+            terminology=terminology,
+            sampling=sampling,
+            mbr=options.mbr,
+            **output_flags,
+        )
+
     return run_or_join(options, parser, OneInput(options.input), translate_file)
 
 
