@@ -275,7 +275,8 @@ def _unknown_key(text: str) -> str | None:
 def apply_overrides(config: ConfigDict, overrides: Sequence[str] | Mapping[str, Any]) -> None:
     """Sets each `a.b=value` or `{"a.b": value}` in place, by the schema's types.
 
-    Two files, SRC,TGT, replace `data.train.NAME`, `data.valid`, or all of `data.train` or `.test`.
+    Files, SRC,TGT or one of both sides such as TSV or JSONL,SRC_KEY,TGT_KEY, replace
+    `data.train.NAME`, `data.valid`, or all of `data.train` or `.test`.
     A vocabulary size that is set is a hard limit, unless `soft_size` is set too. Raises
     ConfigError.
     """
@@ -393,7 +394,7 @@ class _Override:
         if is_corpora(annotation):
             self._replace_corpora(node)
         elif annotation is CorpusConfig:
-            node.update(self._two_files(self.flag))
+            node.update(self._named_files(self.flag))
         else:
             names_inside = ", ".join(field_types(annotation))
             raise ConfigError(f"{self.origin}: '{self.key}' is a group of settings: {names_inside}")
@@ -424,28 +425,35 @@ class _Override:
                 group[name] = check_value(self.value, annotation, self.key, self.origin)
 
     def _replace_corpora(self, corpora: ConfigDict) -> None:
-        """Puts one corpus of two files, named like the group, in place of all others."""
-        two_files = self._two_files(f"{self.flag}.NAME")
+        """Puts one corpus, named like the group, in place of all others."""
+        named_files = self._named_files(f"{self.flag}.NAME")
         for name in list(corpora):
             del corpora[name]
-        corpora[self.key.rpartition(".")[2]] = two_files
+        corpora[self.key.rpartition(".")[2]] = named_files
 
-    def _two_files(self, flag: str) -> ConfigDict:
-        """The corpus of SRC,TGT. Raises ConfigError, which says how to write other corpora, under
-        `flag`."""
-        sides = self.value.split(",") if isinstance(self.value, str) else list(self.value)
-        if len(sides) == 2 and all(isinstance(side, str | os.PathLike) and side for side in sides):
-            return corpus(src=os.fspath(sides[0]), tgt=os.fspath(sides[1]))
-
-        source = _source_in(str(sides[0])) if len(sides) == 1 else None
-        if source is None:
+    def _named_files(self, flag: str) -> ConfigDict:
+        """The corpus of SRC,TGT, two files, or of one file of both sides, whose ending shows its
+        kind: FILE, or FILE,SRC,TGT with the keys of the sides. Raises ConfigError, which says how
+        to write other corpora, under `flag`."""
+        parts = self.value.split(",") if isinstance(self.value, str) else list(self.value)
+        names = [os.fspath(part) for part in parts if isinstance(part, str | os.PathLike) and part]
+        if len(names) == len(parts) == 2:
+            return corpus(src=names[0], tgt=names[1])
+        kind = _source_in(names[0]) if names else None
+        if kind is None or len(names) != len(parts):
             raise ConfigError(
                 f"{self.origin}: write {self.flag}=SRC,TGT (two files) or {flag}.KEY=VALUE"
             )
-        flags = [f"{flag}.kind={source.kind}", f"{flag}.path={sides[0]}"]
-        if "src" in source.needed():
-            flags += [f"{flag}.src=KEY", f"{flag}.tgt=KEY"]
-        raise ConfigError(f"{self.origin}: one file of both sides is {' '.join(flags)}")
+
+        path, *keys = names
+        sides = dict(zip(("src", "tgt"), keys, strict=False))
+        has_keys = "src" in kind.needed()
+        if len(keys) != (2 if has_keys else 0):
+            form = f"{path},SRC,TGT with the keys" if has_keys else path
+            raise ConfigError(
+                f"{self.origin}: for one file of both sides ({kind.kind}) write {self.flag}={form}"
+            )
+        return corpus(kind=kind.kind, path=path, **sides)
 
 
 def _source_in(name: str) -> type[CorpusKind] | None:

@@ -265,8 +265,12 @@ def test_a_test_set_called_valid_is_a_mistake_too():
         ("mesh=3", "'mesh' is a group of settings: data, fsdp, tensor"),
         ("model.d_model.x=3", "'model.d_model' is a single setting and has no 'x'"),
         ("data.train=x", "write --config.data.train=SRC,TGT (two files) or --config.data.train.N"),
-        ("data.train=x.parquet", "one file of both sides is --config.data.train.NAME.kind=hf --co"),
-        ("data.valid=x.jsonl.gz", "one file of both sides is --config.data.valid.kind=jsonl --con"),
+        ("data.train=x.parquet", "for one file of both sides (hf) write --config.data.train=x.par"),
+        (
+            "data.valid=x.jsonl.gz",
+            "for one file of both sides (jsonl) write --config.data.valid=x.jsonl.gz,SRC,TGT with",
+        ),
+        ("data.train=x.tsv,en,de", "for one file of both sides (tsv) write --config.data.train=x"),
         ("data.train.a.source=x", "unknown key 'data.train.a.source'; did you mean 'src'?"),
         ("data.valid.name=x", "unknown key 'data.valid.name'; valid names: kind, src"),
     ],
@@ -393,6 +397,26 @@ def test_two_files_take_the_place_of_a_corpus_or_of_all(write):
     for wrong in ("data.train=new.en", "data.train=", "data.valid=a,b,c", "data.train.x=,b"):
         with pytest.raises(ConfigError, match=f"config.{wrong}: write --config.*=SRC,TGT"):
             load_config("quickstart", [wrong])
+
+
+@pytest.mark.parametrize(
+    ("written", "settings"),
+    [
+        ("x.tsv", ("tsv", "x.tsv", "", "")),
+        ("x.TSV.gz", ("tsv", "x.TSV.gz", "", "")),
+        ("x.jsonl,en,de", ("jsonl", "x.jsonl", "en", "de")),
+        ("x.ndjson.zst,text.en,text.de", ("jsonl", "x.ndjson.zst", "text.en", "text.de")),
+        ("hf://datasets/a/b/*.parquet,en,de", ("hf", "hf://datasets/a/b/*.parquet", "en", "de")),
+        ("a.tsv,b.tsv", ("files", "", "a.tsv", "b.tsv")),  # two sides, whatever they are called
+    ],
+)
+def test_one_file_of_both_sides_has_the_kind_that_its_name_ends_in(written, settings):
+    for overrides in ([f"data.train={written}"], {"data.train": tuple(written.split(","))}):
+        (alone,) = load_config("quickstart", overrides).data.train
+        assert (alone.kind, alone.path, alone.src, alone.tgt) == settings
+    data = load_config("quickstart", [f"data.valid={written}", f"data.train.more={written}"]).data
+    assert data.valid.kind == settings[0]
+    assert {corpus.kind for corpus in data.train} == {"synthetic", settings[0]}
 
 
 TEXT = ["data.train=a.en,a.de"]
