@@ -135,11 +135,12 @@ def _end(
         )
         return
     say(f"finished at step {status.step:,}: {status.reason}")
-    # A model that is spread over processes leaves it to `average`.
-    if processes.count == 1:
-        from flaxformer_mt.api.length import choose_length  # it loads what only translating needs
+    if not processes.is_first:
+        return
+    from flaxformer_mt.api.advice import conclude  # only now: it loads what training doesn't need
 
-        choose_length(run, settings)
+    # A model that is spread over processes leaves the choice to `average`.
+    conclude(run, settings, choose=processes.count == 1)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,84 @@
+"""What a finished training shows, and what would help next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flaxformer_mt.api import say
+from flaxformer_mt.api.length import choose_length
+from flaxformer_mt.config import ExperimentConfig
+from flaxformer_mt.rundir.cache import INDEX_FILES
+from flaxformer_mt.rundir.checkpoint_choice import finite_values
+from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.metrics_log import read_metrics
+from flaxformer_mt.rundir.paths import document, exists
+
+_NAMES = {"bleu": "BLEU", "chrf": "chrF", "loss": "loss"}
+# By less than this a metric has hardly changed; a loss is in nats per token.
+_HARDLY = {"bleu": 0.2, "chrf": 0.2, "loss": 0.01}
+_OTHER_LENGTH = 1.5  # times as long
+
+
+def conclude(run: RunDirectory, config: ExperimentConfig, *, choose: bool) -> None:
+    """Says what a finished training shows and, with `choose`, chooses what was left to the end.
+
+    Raises what `choose_length` raises.
+    """
+    for sentence in advice(run, config):
+        say(sentence)
+    if choose:
+        choose_length(run, config)
+
+
+def advice(run: RunDirectory, config: ExperimentConfig) -> Iterator[str]:
+    """Sentences about a finished run with these settings. Raises RunDirectoryError."""
+    metric = config.training.best_metric
+    validations = {
+        report["step"]: report for report in read_metrics(run.metrics) if report["kind"] == "valid"
+    }
+    scores = finite_values(validations, metric)
+    if len(scores) > 1:
+        yield course(scores, metric, steps=config.training.steps)
+
+    manifest = run.data / INDEX_FILES["data"]
+    if exists(manifest):
+        with document(manifest, "restore it from a copy") as content:
+            yield from _lengths(content["lengths"])
+
+
+def course(scores: Mapping[int, float], metric: str, *, steps: int) -> str:
+    """What two or more validations' scores, by step, say about more of the `steps`."""
+    sign = -1 if metric == "loss" else 1
+    name, hardly = _NAMES[metric], _HARDLY[metric]
+    *_, previous, last = sorted(scores)
+    best = max(scores, key=lambda step: (sign * scores[step], -step))
+    gain = scores[last] - scores[previous]
+
+    if best == last and sign * gain >= hardly:
+        return (
+            f"still improving ({gain:+.2f} {name} in the last {last - previous:,} steps): the same "
+            f"command with --config.training.steps={2 * steps} goes on"
+        )
+    lost = sign * (scores[best] - scores[last])
+    if lost >= hardly:
+        return (
+            f"best at step {best:,} ({scores[best]:.2f} {name}), worse since ({scores[last]:.2f} "
+            f"at step {last:,}): a higher model.dropout or more text would help, more steps would "
+            "not"
+        )
+    close = min(step for step in scores if sign * (scores[best] - scores[step]) < hardly)
+    return (
+        f"{name} has hardly changed since step {close:,} ({scores[close]:.2f}, best "
+        f"{scores[best]:.2f}): more steps would gain little"
+    )
+
+
+def _lengths(lengths: Mapping[str, Any]) -> Iterator[str]:
+    """A sentence if validation text is of another length than training text."""
+    train, valid = (lengths[split]["src"]["mean"] for split in ("train", "valid"))
+    if max(train, valid) > _OTHER_LENGTH * min(train, valid):
+        yield (
+            f"validation text differs in length from training text: {valid:.0f} source tokens a "
+            f"line, not {train:.0f}"
+        )

@@ -1,0 +1,84 @@
+"""What is said at the end of training: whether more steps, or something else, would help."""
+
+import json
+
+import pytest
+
+from flaxformer_mt.api.advice import advice, course
+from flaxformer_mt.config import default_config, freeze
+from flaxformer_mt.rundir.layout import RunDirectory
+
+
+@pytest.mark.parametrize(
+    ("scores", "metric", "expected"),
+    [
+        (
+            {500: 18.9, 1000: 22.9},
+            "bleu",
+            "still improving (+4.00 BLEU in the last 500 steps): the same command with "
+            "--config.training.steps=2000 goes on",
+        ),
+        (
+            {500: 3.0, 1000: 2.5},
+            "loss",
+            "still improving (-0.50 loss in the last 500 steps): the same command with "
+            "--config.training.steps=2000 goes on",
+        ),
+        (
+            {500: 18.9, 1000: 22.92, 1500: 22.27, 2000: 22.02},
+            "bleu",
+            "best at step 1,000 (22.92 BLEU), worse since (22.02 at step 2,000): a higher "
+            "model.dropout or more text would help, more steps would not",
+        ),
+        (
+            {500: 2.0, 1000: 2.5},
+            "loss",
+            "best at step 500 (2.00 loss), worse since (2.50 at step 1,000): a higher "
+            "model.dropout or more text would help, more steps would not",
+        ),
+        (
+            {500: 18.9, 1000: 22.9, 1500: 23.0, 2000: 22.95},
+            "bleu",
+            "BLEU has hardly changed since step 1,000 (22.90, best 23.00): more steps would gain "
+            "little",
+        ),
+    ],
+)
+def test_the_course_of_validation_says_what_would_help(scores, metric, expected):
+    assert course(scores, metric, steps=1000) == expected
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunDirectory(tmp_path)
+
+
+def told(run):
+    config = default_config()
+    config.training.steps = 100
+    return list(advice(run, freeze(config, "tests")))
+
+
+def test_validations_of_all_starts_count(run):
+    reports = [
+        {"step": 20, "kind": "train", "loss": 9.0},
+        {"step": 20, "kind": "valid", "bleu": 10.0},
+        {"step": 40, "kind": "valid", "bleu": 11.0},
+    ]
+    assert told(run) == []
+    run.metrics.write_text("".join(json.dumps(report) + "\n" for report in reports[:2]))
+    assert told(run) == []  # one validation shows no course
+    run.metrics.write_text("".join(json.dumps(report) + "\n" for report in reports))
+    (said,) = told(run)
+    assert said.startswith("still improving (+1.00 BLEU in the last 20 steps)")
+    assert "training.steps=200" in said
+
+
+@pytest.mark.parametrize(("valid", "count"), [(10.0, 0), (15.0, 0), (16.0, 1), (6.0, 1)])
+def test_validation_text_of_another_length_is_named(run, valid, count):
+    run.data.mkdir()
+    lengths = {"train": {"src": {"mean": 10.0}}, "valid": {"src": {"mean": valid}}}
+    (run.data / "manifest.json").write_text(json.dumps({"lengths": lengths}))
+    said = told(run)
+    assert len(said) == count
+    assert all(f"{valid:.0f} source tokens a line, not 10" in line for line in said)
