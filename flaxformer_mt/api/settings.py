@@ -107,6 +107,7 @@ class SettingsRequest:
     the run that it starts from.
 
     The config file runs once, and a run's config.json is read once, when a setting is first needed.
+    What fails is tried again, so that a later call reports it.
     """
 
     run: RunDirectory
@@ -160,7 +161,7 @@ def settled_by_first(
 ) -> ExperimentConfig:
     """What the first process settles, in all of them. `origin` is for messages.
 
-    Only the first reads the run, which could change a moment later, and not all may be able to
+    What others read doesn't count: a run could change a moment later, and not all may be able to
     read the text. Raises what `settle` raises in the first process, ProcessError in the others.
     """
     if processes.count == 1:
