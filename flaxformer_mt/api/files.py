@@ -58,9 +58,11 @@ def translate_file(
     of N into FILE.shard-I-of-N, to share work between machines; `output_shards` writes all N of
     them; `join_shards` makes FILE from them.
 
-    Progress and remarks about single lines go to standard error. Raises CorpusError and InputError
-    with file and line, OutputError, ConfigError, what `Translator.load` and `Translator.translate`
-    raise, and ClusterError.
+    Returns what this call did, without the part that an earlier call had done, and `counts` of the
+    whole output. Progress and remarks about single lines go to standard error.
+
+    Raises CorpusError and InputError with file and line, OutputError, ConfigError, what
+    `Translator.load` and `Translator.translate` raise, and ClusterError.
     """
     search = options_of_all(wanted, "translate_file")
     shown = dataclasses.replace(form.shown, n_best=search.n_best > 1)
