@@ -58,7 +58,7 @@ def course(scores: Mapping[int, float], metric: str, *, steps: int) -> str:
     if best == last and sign * gain >= hardly:
         return (
             f"still improving ({gain:+.2f} {name} in the last {last - previous:,} steps): the same "
-            f"command with --config.training.steps={2 * steps} goes on"
+            f"command with --config.training.steps={2 * steps} continues"
         )
     lost = sign * (scores[best] - scores[last])
     if lost >= hardly:

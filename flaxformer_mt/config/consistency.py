@@ -11,6 +11,7 @@ from flaxformer_mt.config.schema import (
     MARKS,
     CorpusConfig,
     DataConfig,
+    DecodingConfig,
     ExperimentConfig,
     MeshConfig,
     ModelConfig,
@@ -37,6 +38,7 @@ def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
     yield from _target_types(config.data.vocabulary)
 
     yield from _training(config.training)
+    yield from _decoding(config.decoding)
     yield from _mesh(config.mesh)
 
     yield from _mixture(config.data)
@@ -92,6 +94,14 @@ def _target_types(vocabulary: VocabularyConfig) -> Iterator[str]:
     for word in vocabulary.tgt_words:
         if not word or _BLANK.search(word):
             yield f"'data.vocabulary.tgt_words': {word!r} is not one word"
+
+
+def _decoding(decoding: DecodingConfig) -> Iterator[str]:
+    if decoding.outputs == "trees":
+        for name in ("min_length", "min_ratio"):
+            number = getattr(decoding, name)
+            if number:
+                yield f"'decoding.{name}' = {number} needs 'decoding.outputs' = 'text'"
 
 
 def _training(training: TrainingConfig) -> Iterator[str]:

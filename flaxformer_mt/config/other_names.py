@@ -82,6 +82,7 @@ _NAMES = {
     "model.remat": "checkpoint_activations gradient_checkpointing",
     "decoding.beam_size": "beam num_beams",
     "decoding.length_penalty": "lenpen alpha beam_alpha",
+    "decoding.min_length": "min_decoding_length min_len min_new_tokens min_output_length",
     "decoding.no_repeat_ngram": "no_repeat_ngram_size block_ngram_repeat",
     "mesh.data": "world_size num_gpus gpus gpu_ranks devices distributed_world_size",
     "--workdir": "save_dir save_model model_dir output_dir out_dir model run_dir",

@@ -509,6 +509,12 @@ class DecodingConfig:
         "trees: generate linearised trees only, with balanced brackets and one leaf for each word "
         "of the source (docs/parsing.md)",
     )
+    min_length: int = setting(
+        0, "an output has at least this many tokens, the end mark not counted ...", minimum=0
+    )
+    min_ratio: float = setting(
+        0.0, "... and at least this many for each of the input's", minimum=0, maximum=1000
+    )
     max_ratio: float = setting(
         1.0,
         "an output is at most this many times as long as the input ...",

@@ -67,7 +67,14 @@ def search_of(config: DecodingConfig, program: str) -> tuple[float, str]:
         )
     if config.beam_size > 1 and (stopping := _stopping(program, config.patience)):
         notes.append(stopping)
-    for name, off in (("coverage_penalty", 0.0), ("diverse_groups", 1), ("outputs", "text")):
+    without_form = {
+        "coverage_penalty": 0.0,
+        "diverse_groups": 1,
+        "min_length": 0,
+        "min_ratio": 0.0,
+        "outputs": "text",
+    }
+    for name, off in without_form.items():
         setting = getattr(config, name)
         if setting != off:
             notes.append(f"- The run's `decoding.{name}` of {setting} is not supported here.")

@@ -42,7 +42,13 @@ class Reference:
         self.longest = config.max_length  # tokens that a source may have, the end mark included
         # The plain model, since not every program has the search's rules.
         search = dataclasses.replace(
-            translator.config, beam_size=1, diverse_groups=1, length_penalty=0.0, no_repeat_ngram=0
+            translator.config,
+            beam_size=1,
+            diverse_groups=1,
+            length_penalty=0.0,
+            no_repeat_ngram=0,
+            min_length=0,
+            min_ratio=0.0,
         )
         model = translator.model.clone(config=config)
         self._forcing = TeacherForcing(translator.params, model, search, translator.mesh)

@@ -16,13 +16,13 @@ from flaxformer_mt.rundir.layout import RunDirectory
             {500: 18.9, 1000: 22.9},
             "bleu",
             "still improving (+4.00 BLEU in the last 500 steps): the same command with "
-            "--config.training.steps=2000 goes on",
+            "--config.training.steps=2000 continues",
         ),
         (
             {500: 3.0, 1000: 2.5},
             "loss",
             "still improving (-0.50 loss in the last 500 steps): the same command with "
-            "--config.training.steps=2000 goes on",
+            "--config.training.steps=2000 continues",
         ),
         (
             {500: 18.9, 1000: 22.92, 1500: 22.27, 2000: 22.02},

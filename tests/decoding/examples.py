@@ -10,6 +10,7 @@ import numpy as np
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import EOS, UNK
 from flaxformer_mt.decoding.masks.repeats import NoRepeats
+from flaxformer_mt.decoding.masks.shortest import Shortest
 from flaxformer_mt.decoding.masks.source import Source
 from flaxformer_mt.decoding.masks.trees import TreeShape
 from flaxformer_mt.decoding.run.decoder import BatchDecoder
@@ -73,7 +74,11 @@ def beam_search(
     """The hypotheses, and how many steps they took; all rows have one prefix and one source."""
     count = len(limits)
     source = jnp.broadcast_to(jnp.array(source, jnp.int32), (count, len(source)))
-    arrays = {NoRepeats: (), TreeShape: (jnp.full(count, words), source)}
+    arrays = {
+        NoRepeats: (),
+        Shortest: jnp.full(count, rules.fewest),
+        TreeShape: (jnp.full(count, words), source),
+    }
     rows = SearchRows(
         jnp.asarray(limits),
         prefix=jnp.broadcast_to(jnp.array(prefix, jnp.int32), (count, len(prefix))),

@@ -226,6 +226,7 @@ def test_outputs_are_trees_up_to_the_limit(asked):
     ("vocab", "rules", "meets"),
     [
         *((5, {"no_repeat": n}, lambda body, n=n: distinct(body, n)) for n in (1, 2, 3)),
+        (5, {"fewest": 3}, lambda body: len(body) >= 3),
         (6, {"prefix": (5, 3)}, lambda body: body[:2] == (5, 3)),
         (9, {"trees": TREES, "words": 2}, lambda body: is_tree(body, 2)),
     ],

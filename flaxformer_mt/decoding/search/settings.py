@@ -9,6 +9,7 @@ from flaxformer_mt.data.vocabulary import UNK
 from flaxformer_mt.decoding.masks.base import Mask
 from flaxformer_mt.decoding.masks.forbidden import ForbiddenPhrases
 from flaxformer_mt.decoding.masks.repeats import NoRepeats
+from flaxformer_mt.decoding.masks.shortest import Shortest
 from flaxformer_mt.decoding.masks.trees import Brackets, TreeShape
 from flaxformer_mt.decoding.penalties import length_penalty
 from flaxformer_mt.decoding.search.sampling import Sampling
@@ -28,6 +29,8 @@ class Rules:
     patience: int = 0  # so many ended hypotheses are enough for a group (0: no number is)
     groups: int = 1  # of hypotheses, which shun one another's tokens: diverse beam search
     coverage: bool = False  # hypotheses that leave parts of the source unattended score lower
+    fewest: int = 0  # tokens of an output, its end mark not counted
+    fewest_ratio: float = 0.0  # as many, for each token of the source
     no_repeat: int = 0  # no sequence of this many tokens occurs twice in an output (0: any may)
     sample: bool = False  # draw each hypothesis from the model instead of searching
     top_k: int = 0  # of the likeliest k tokens (0: of all)
@@ -66,6 +69,8 @@ class Rules:
         """Why some types may not come next; a batch's arrays have their order, in which that of
         forbidden phrases is the first."""
         masks: list[Mask] = [ForbiddenPhrases(self.suppress)]
+        if self.fewest or self.fewest_ratio:
+            masks.append(Shortest(self.fewest, self.fewest_ratio))
         if self.no_repeat:
             masks.append(NoRepeats(self.no_repeat))
         if self.trees is not None:
@@ -113,6 +118,8 @@ def rules_for(
         patience=ended if config.patience and not sampling else 0,
         groups=groups,
         coverage=config.coverage_penalty > 0,
+        fewest=config.min_length,
+        fewest_ratio=config.min_ratio,
         no_repeat=config.no_repeat_ngram,
         sample=sampling is not None,
         top_k=0 if sampling is None else sampling.top_k,

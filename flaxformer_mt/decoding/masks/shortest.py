@@ -1,0 +1,40 @@
+"""No output is shorter than a number of tokens."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Int
+
+from flaxformer_mt.data.vocabulary import EOS
+from flaxformer_mt.decoding.masks.base import Generated, MaskArrays, TypeMask
+from flaxformer_mt.decoding.masks.source import Source
+
+
+@dataclasses.dataclass(frozen=True)
+class Shortest:
+    """Bans the end mark until an output has `tokens` tokens and `ratio` times as many as its
+    source, end marks not counted."""
+
+    tokens: int
+    ratio: float
+
+    def arrays(
+        self, sources: Sequence[Source], types: Int[np.ndarray, " kept"], shape: tuple[int, int]
+    ) -> MaskArrays:
+        """The fewest tokens of each row's output; of padding 0."""
+        fewest = np.zeros(shape[0], np.int32)
+        for row, source in enumerate(sources):
+            # A larger product would be beyond the integers; the limit of a row is far below.
+            by_source = min(self.ratio * (len(source.tokens) - 1), float(np.iinfo(np.int32).max))
+            fewest[row] = max(self.tokens, int(by_source))
+        return MaskArrays(rows=fewest)
+
+    def banned(self, arrays: MaskArrays, generated: Generated) -> TypeMask | None:
+        """As `Mask.banned`."""
+        rows, beams, _ = generated.tokens.shape
+        too_short = generated.position < arrays.rows  # --> [rows]
+        ends = jnp.arange(generated.vocab) == EOS  # --> [vocab]
+        banned = too_short[:, None, None] & ends[None, None]  # --> [rows, 1, vocab]
+        return jnp.broadcast_to(banned, (rows, beams, generated.vocab))
