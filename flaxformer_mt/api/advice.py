@@ -8,8 +8,9 @@ from typing import Any
 from flaxformer_mt.api import say
 from flaxformer_mt.api.length import choose_length
 from flaxformer_mt.config import ExperimentConfig
+from flaxformer_mt.decoding.length_choice import is_to_be_chosen
 from flaxformer_mt.rundir.cache import INDEX_FILES
-from flaxformer_mt.rundir.checkpoint_choice import finite_values
+from flaxformer_mt.rundir.checkpoint_choice import finite_values, without_rank
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.rundir.paths import document, exists
@@ -29,6 +30,14 @@ def conclude(run: RunDirectory, config: ExperimentConfig, *, choose: bool) -> No
         say(sentence)
     if choose:
         choose_length(run, config)
+    elif is_to_be_chosen(config.decoding):
+        say("search: `average` chooses how lengths are normalised (decoding.length_choice)")
+
+
+def choose_if_missing(run: RunDirectory, config: ExperimentConfig) -> None:
+    """For a finished run whose choice was interrupted. Raises what `choose_length` raises."""
+    if is_to_be_chosen(config.decoding) and not exists(run.length_choice):
+        choose_length(run, config)
 
 
 def advice(run: RunDirectory, config: ExperimentConfig) -> Iterator[str]:
@@ -37,6 +46,8 @@ def advice(run: RunDirectory, config: ExperimentConfig) -> Iterator[str]:
     validations = {
         report["step"]: report for report in read_metrics(run.metrics) if report["kind"] == "valid"
     }
+    if without_rank(validations, metric):
+        metric = "loss"  # which then decides about checkpoints, too
     scores = finite_values(validations, metric)
     if len(scores) > 1:
         yield course(scores, metric, steps=config.training.steps)

@@ -33,7 +33,10 @@ def choose_length(run: RunDirectory, config: ExperimentConfig) -> None:
         return
     sources, references = valid_text(local_copy(run.data))
     if len(sources) < FEWEST:
-        say(f"{PAPER}: {len(sources):,} validation pairs are too few to choose others ({FEWEST})")
+        say(
+            f"search: keeps {PAPER}; choosing needs {FEWEST} validation pairs, and there are "
+            f"{len(sources):,}"
+        )
         return
 
     translator = Translator.load(run)
@@ -42,7 +45,7 @@ def choose_length(run: RunDirectory, config: ExperimentConfig) -> None:
     def translate(norm: LengthNorm, lines: Sequence[str]) -> list[str]:
         settings = {"length_norm": norm.length_norm, "length_penalty": norm.length_penalty}
         searching = translator.with_config(**settings)
-        return [line.text for line in searching.translate(lines, several=searching.several_unsaid)]
+        return [line.text for line in searching.translate_lines(lines, warn=False)]
 
     def score(hypotheses: Sequence[str], targets: Sequence[str]) -> Scores:
         scores = corpus_scores(hypotheses, targets, tokenizer=tokenizer)

@@ -71,7 +71,8 @@ def train(
 
     `command` is recorded as what started it, several `processes` train together, and `profile` is
     the first and last step to trace. Raises ConfigError, StartError, RunDirectoryError, and what
-    reading data and training raise; `status.json` then says `failed`.
+    reading data and training raise; `status.json` then says `failed`. A run that has finished may
+    still raise what choosing its search raises; the next call chooses again.
     """
     if processes.count == 1:
         share_one_heap()
@@ -88,7 +89,7 @@ def train(
 
     with recorded(run, config, command, processes) as (settings, holding):
         if settings is None:
-            return _last_status(run)
+            return _last_status(run, config, processes)
         _keep_compiled(run)
         session = _Session(
             run=run,
@@ -112,7 +113,12 @@ def train(
     return status
 
 
-def _last_status(run: RunDirectory) -> Status:
+def _last_status(run: RunDirectory, config: ExperimentConfig, processes: Processes) -> Status:
+    """Of a finished run, for which nothing is left to do but what an interruption left out."""
+    if processes.count == 1:
+        from flaxformer_mt.api.advice import choose_if_missing
+
+        choose_if_missing(run, config)
     status = read_status(run)
     assert status is not None  # a run has one once it has begun
     return status

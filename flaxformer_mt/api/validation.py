@@ -95,7 +95,8 @@ def translate_together(
     """
     own_lines = lines[processes.number :: processes.count]
     own_translations = list(
-        translator.translate_lines(own_lines, several=translator.several_unsaid)
+        # The caller says what became of lines of several sentences.
+        translator.translate_lines(own_lines, warn=False)
     )
     if processes.count == 1:
         return own_translations

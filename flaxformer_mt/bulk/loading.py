@@ -75,6 +75,9 @@ def identity(translator: Translator, **settings: Any) -> dict[str, Any]:
     decoding = dataclasses.asdict(translator.config)
     del decoding["batch_tokens"]
     del decoding["length_choice"]  # what it led to is among the others
+    for name in ("min_length", "min_ratio"):
+        if not decoding[name]:
+            del decoding[name]  # records of before these settings don't have them
     flat: dict[str, Any] = {}
     for name, value in {"decoding": decoding, **settings}.items():
         if isinstance(value, Mapping):

@@ -73,19 +73,10 @@ class TranslateSettings:
         These are terms and phrases that can't be spelled, and constraints in a search that can't
         have any.
         """
-        options = self.search_options(translator, first=0)
+        options = self.search
         if options.terminology is None and self.form.constraints_key is not None:
             options = dataclasses.replace(options, terminology=Terminology.of({}))
         translator.translate_with([], options, [])
-
-    def search_options(self, translator: Translator, *, first: int) -> SearchOptions:
-        """What is wanted of all lines of a window, whose first has the number `first`."""
-        several = self.search.several
-        if several == "warn":
-            several = "keep"  # such lines are a remark of the whole job
-        elif several == "auto":
-            several = translator.several_unsaid
-        return dataclasses.replace(self.search, several=several, first=first)
 
     def line_options(self, record: Record) -> LineOptions:
         """What is wanted of one line."""
@@ -96,14 +87,14 @@ class TranslateSettings:
         )
 
     def make(self, window: Window, translator: Translator) -> Made:
-        """A window's translations; counts split lines and those at the limit."""
+        """A window's translations, with counts of lines in parts and of those at the limit."""
         make = functools.partial(self._translated, window, translator)
         return made_of(window, self.form.parse, make)
 
     def _translated(self, window: Window, translator: Translator, records: list[Record]) -> Made:
         translations = translator.translate_with(
             [record.source for record in records],
-            self.search_options(translator, first=window.first),
+            dataclasses.replace(self.search, first=window.first),
             [self.line_options(record) for record in records],
         )
         numbered = list(enumerate(translations, start=window.first))
@@ -121,21 +112,14 @@ class TranslateSettings:
                 "at_limit": sum(translation.at_limit for translation in translations),
             },
             notes=notes,
-            remarks=self._remarks(numbered, translator),
+            remarks=self._remarks(numbered),
         )
 
-    def _remarks(
-        self, numbered: Sequence[tuple[int, Translation]], translator: Translator
-    ) -> dict[str, list[int]]:
+    def _remarks(self, numbered: Sequence[tuple[int, Translation]]) -> dict[str, list[int]]:
         """The numbers of lines that may have lost something, by what is said of them."""
-        is_known = translator.together is not None
-        several = [
-            number
-            for number, translation in numbered
-            if translation.sentences > 1 and not translation.by_sentence and not is_known
-        ]
+        at_risk = [number for number, translation in numbered if translation.at_risk]
         short = [number for number, translation in numbered if translation.short]
-        remarks = {SEVERAL: several, SHORT: short}
+        remarks = {SEVERAL: [] if self.search.several == "keep" else at_risk, SHORT: short}
         return {remark: numbers for remark, numbers in remarks.items() if numbers}
 
     def _rendered(
@@ -177,7 +161,7 @@ class TranslateSettings:
             "sampling": None if sampling is None else dataclasses.asdict(sampling),
             "mbr": search.mbr or None,
         }
-        if search.several not in ("auto", "warn"):
+        if search.several != "auto":
             settings["several"] = search.several
         if search.masks:
             settings["masks"] = [repr(mask) for mask in search.masks]

@@ -196,7 +196,7 @@ class GrammarText(CorpusKind):
             yield f"'{key}.split' = '{self.split}' must be train, valid or test"
 
 
-# A kind stands in both, which mypy reads as they are written. Messages name kinds in this order.
+# Add a kind to both: mypy takes neither from the other. Messages name kinds in this order.
 CorpusSource: TypeAlias = (
     AlignedFiles | TabSeparated | JsonLines | TfdsSet | ArrayRecords | ParquetFiles | GrammarText
 )

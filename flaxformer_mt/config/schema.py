@@ -510,7 +510,10 @@ class DecodingConfig:
         "of the source (docs/parsing.md)",
     )
     min_length: int = setting(
-        0, "an output has at least this many tokens, the end mark not counted ...", minimum=0
+        0,
+        "an output (of each part of a line) has at least this many tokens, the end mark not "
+        "counted, if its limit allows ...",
+        minimum=0,
     )
     min_ratio: float = setting(
         0.0, "... and at least this many for each of the input's", minimum=0, maximum=1000

@@ -17,7 +17,7 @@ _MOST = 100  # sentences: longer lines count as so many
 # Of lines of n sentences or more, a model has learnt to translate all, and not only the first, if
 # they are at least this share of its training text.
 KNOWN_SHARE = 0.02
-SHORTEST = 8  # tokens of a source whose output may be too short
+JUDGED_FROM = 8  # tokens of a source whose output may be too short
 
 
 def sentence_counts(pairs: TokenPairs, vocabulary: Vocabulary, language: str) -> dict[str, Any]:
@@ -32,7 +32,8 @@ def sentence_counts(pairs: TokenPairs, vocabulary: Vocabulary, language: str) ->
     sources = np.split(side.gather(chosen), ends[:-1])
     counts: dict[str, int] = {}
     for text in vocabulary.decode([source.tolist() for source in sources]):
-        sentences = min(max(1, len(sentences_of(text, language))), _MOST)
+        # An unknown token reads "⁇", which would end a sentence.
+        sentences = min(max(1, len(sentences_of(text.replace("⁇", "?x"), language))), _MOST)
         counts[str(sentences)] = counts.get(str(sentences), 0) + 1
     return {"lines": len(chosen), "by_sentences": dict(sorted(counts.items(), key=_number))}
 
@@ -58,7 +59,7 @@ class TrainingText:
     def is_short(self, output: int, source: int) -> bool:
         """Whether an output of so many tokens, for a source of so many, is less than a third as
         long as usual; of a short source every output is long enough."""
-        return source >= SHORTEST and 3 * output < self.length_ratio * source
+        return source >= JUDGED_FROM and 3 * output < self.length_ratio * source
 
 
 def _together(counted: Mapping[str, Any] | None) -> int | None:

@@ -82,8 +82,11 @@ def is_to_be_chosen(config: DecodingConfig) -> bool:
 
 
 def with_choice(run: RunDirectory, config: DecodingConfig) -> DecodingConfig:
-    """The run's settings with what validation chose. Raises RunDirectoryError."""
-    if not is_to_be_chosen(config) or not exists(run.length_choice):
+    """The run's settings with what validation chose, whatever the weights: a choice stays until
+    the next. Raises RunDirectoryError."""
+    if not is_to_be_chosen(config):
+        return dataclasses.replace(config, length_choice="given")
+    if not exists(run.length_choice):
         return config
     with document(run.length_choice, "delete it, and `average` makes it again") as content:
         names = [field.name for field in dataclasses.fields(LengthNorm)]

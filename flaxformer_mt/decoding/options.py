@@ -13,10 +13,9 @@ from flaxformer_mt.decoding.run.arrays import ConstraintSizes
 from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.text.segments import Overlong
 
-Several = Literal["auto", "split", "warn", "keep"]
-"""Lines of several sentences: "keep" translates them as they are, "warn" says so too, "split" takes
-each sentence by itself, and "auto" those of more sentences than the training text has shown to the
-model; where that isn't known, it warns."""
+Several = Literal["auto", "split", "keep"]
+"""Lines of several sentences: "keep" translates them as they are, "split" sentence by sentence, and
+"auto" so only those of more sentences than the training text has shown to the model, if known."""
 # Options that end in a source's tokens, constraints and numbers, or in what is said about it.
 _OF_TEXTS = frozenset({"overlong", "several", "suppress", "forbid", "terminology", "first"})
 

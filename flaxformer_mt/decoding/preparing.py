@@ -135,7 +135,9 @@ class SourcePreparer:
 
         sentences = 1 if self.trees else sentence_count(line, src, self.language)
         if sentences <= self._read_together(several):
-            return CutLine([Piece(line, "")], sentences, tokens=len(tokens)), [tokens]
+            at_risk = sentences > (self.together or 1)
+            whole = CutLine([Piece(line, "")], sentences, at_risk=at_risk, tokens=len(tokens))
+            return whole, [tokens]
         _, pieces, encoded = source_pieces(
             line, src, self.max_length, self.language, by_sentence=True
         )

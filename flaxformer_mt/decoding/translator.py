@@ -40,6 +40,7 @@ from flaxformer_mt.decoding.text.segments import (
     Overlong,
     Part,
     Target,
+    TargetError,
     cut_pairs,
     encode,
 )
@@ -237,12 +238,6 @@ class Translator:
         so any number."""
         return None if self.training_text is None else self.training_text.together
 
-    @property
-    def several_unsaid(self) -> Several:
-        """`several` for callers who say themselves what became of lines of several sentences, or
-        for whom it doesn't matter."""
-        return "keep" if self.together is None else "auto"
-
     @overload
     def translate(self, lines: str, **wanted: Unpack[Wanted]) -> Translation: ...  # type: ignore[overload-overlap]
     @overload
@@ -259,9 +254,9 @@ class Translator:
         n-th. With `overlong` "refuse" it raises OverlongError. Of a shorter line's several
         sentences the model may translate only one, unless its training text had many such lines:
         otherwise the line is cut at its sentence ends and marked `by_sentence`, except with
-        `constraints`. `several` "keep" translates all lines that fit as they are, and "split" cuts
-        all. Where the training text isn't known, nothing is cut, and a log line says which lines
-        have several sentences.
+        `constraints` and where the training text isn't known. A log line says which lines are
+        `at_risk` all the same. `several` "keep" translates all lines that fit as they are, without
+        that log line, and "split" cuts all.
 
         A translation begins with its line's prefix in `prefixes` (one `str`: every line's) and has
         none of the pieces in `suppress`. As whole words, its text has none of the phrases in
@@ -280,7 +275,10 @@ class Translator:
         constraints leave no translation, DecodingError for scores that aren't numbers.
         """
         texts = [lines] if isinstance(lines, str) else arguments.lines("lines", lines)
-        translations = self.translate_with(texts, *options_of(wanted, len(texts)))
+        options, of_lines = options_of(wanted, len(texts))
+        translations = self.translate_with(texts, options, of_lines)
+        if options.several != "keep":
+            _warn(translations, options.first)
         return translations[0] if isinstance(lines, str) else translations
 
     def translate_with(
@@ -289,7 +287,7 @@ class Translator:
         options: SearchOptions,
         wanted: Sequence[LineOptions],
     ) -> list[Translation]:
-        """As `translate`, with an object for all lines and one for each."""
+        """As `translate`, with an object for all lines and one for each, and no log line."""
         lines = arguments.lines("lines", lines)
         arguments.check_count("wanted", wanted, len(lines))
         if self.config.outputs == "trees":
@@ -315,13 +313,10 @@ class Translator:
             blanks=not is_written_without_blanks(self.tgt_lang),
             training_text=self.training_text,
         )
-        translations = [
+        return [
             joiner.join(cut, list(itertools.islice(decoded, len(cut.pieces))))
             for cut, _ in prepared
         ]
-        if options.several == "warn" or (options.several == "auto" and self.together is None):
-            _warn(translations, options.first)
-        return translations
 
     @property
     def _preparer(self) -> SourcePreparer:
@@ -426,12 +421,15 @@ class Translator:
         """All attention weights as the model reads `src` and says `tgt` (text or tokens). Raises
         OverlongError, TargetError and DecodingError."""
         forcing = self._forcing("attention is")
-        ((part,),) = cut_pairs(
+        (parts,) = cut_pairs(
             arguments.pairs([(src, tgt)]),
             self.vocabularies,
             max_length=self.max_length,
             overlong="refuse",
         )
+        if len(parts) > 1:
+            raise TargetError(0, f"was translated in {len(parts)} parts: attend to each by itself")
+        (part,) = parts
         return forcing.attention(part, self.vocabularies)
 
     def align(
@@ -481,8 +479,10 @@ class Translator:
         window: int = 4096,
         n_best: int = 1,
         several: Several = "auto",
+        warn: bool = True,
     ) -> Iterator[Translation]:
-        """As `translate`, for any number of lines, with at most `window` in memory."""
+        """As `translate`, for any number of lines, with at most `window` in memory; no log line
+        without `warn`."""
         if isinstance(lines, str):
             raise TypeError("translate_lines takes lines; for a single str use `translate`")
         if isinstance(lines, bytes | Mapping) or not isinstance(lines, Iterable):
@@ -492,7 +492,11 @@ class Translator:
         remaining = iter(lines)
         first = 0
         while block := list(itertools.islice(remaining, window)):
-            yield from self.translate(block, n_best=n_best, several=several, first=first)
+            options = SearchOptions(n_best=n_best, several=several, first=first)
+            translations = self.translate_with(block, options, [LineOptions()] * len(block))
+            if warn and several != "keep":
+                _warn(translations, first)
+            yield from translations
             first += len(block)
 
     def _forcing(self, what: str) -> TeacherForcing:
@@ -514,7 +518,7 @@ def _warn(translations: Sequence[Translation], first: int) -> None:
     several = [
         number
         for number, translation in enumerate(translations, start=first)
-        if translation.sentences > 1 and not translation.by_sentence
+        if translation.at_risk
     ]
     if several:
         numbers = ", ".join(map(str, several[:_SHOWN])) + ", ..." * (len(several) > _SHOWN)

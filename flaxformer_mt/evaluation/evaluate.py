@@ -231,7 +231,7 @@ def evaluate(
         from flaxformer_mt.parallel.compile_cache import working_time
 
         start = working_time()
-        outputs = list(translator.translate_lines(sources, several=translator.several_unsaid))
+        outputs = list(translator.translate_lines(sources, warn=False))
         translated = outputs, working_time() - start
     translations, seconds = translated
     hypotheses = [translation.text for translation in translations]

@@ -74,6 +74,17 @@ def test_validations_of_all_starts_count(run):
     assert "training.steps=200" in said
 
 
+def test_a_model_that_has_learnt_nothing_is_judged_by_its_loss(run):
+    """All BLEU below 1 is chance."""
+    reports = [
+        {"step": step, "kind": "valid", "bleu": bleu, "loss": loss}
+        for step, bleu, loss in ((20, 0.0, 8.0), (40, 0.1, 7.0))
+    ]
+    run.metrics.write_text("".join(json.dumps(report) + "\n" for report in reports))
+    (said,) = told(run)
+    assert said.startswith("still improving (-1.00 loss in the last 20 steps)")
+
+
 @pytest.mark.parametrize(("valid", "count"), [(10.0, 0), (15.0, 0), (16.0, 1), (6.0, 1)])
 def test_validation_text_of_another_length_is_named(run, valid, count):
     run.data.mkdir()

@@ -32,13 +32,18 @@ def run(tmp_path):
 
 
 def test_training_and_averaging_choose(tmp_path, run, capsys):
-    fm.train(settings(tmp_path, 200), run, command=["test"])
+    config = settings(tmp_path, 200)
+    fm.train(config, run, command=["test"])
     assert "search: on 200 validation pairs, length_norm" in capsys.readouterr().err
     recorded = json.loads((run / "length.json").read_text())
     assert recorded["weights"] == "best, step 2" and len(recorded["tried"]) == 4
     chosen = fm.Translator.load(run).config
     assert chosen.length_norm == recorded["length_norm"]
     assert chosen.length_penalty == recorded["length_penalty"]
+
+    (run / "length.json").unlink()  # as if the call had been killed before the choice
+    fm.train(config, run, command=["test"])
+    assert json.loads((run / "length.json").read_text()) == recorded
 
     fm.average(run, last=2)
     recorded = json.loads((run / "length.json").read_text())
@@ -47,5 +52,5 @@ def test_training_and_averaging_choose(tmp_path, run, capsys):
 
 def test_little_validation_text_leaves_the_papers(tmp_path, run, capsys):
     fm.train(settings(tmp_path, 199), run, command=["test"])
-    assert "199 validation pairs are too few to choose others (200)" in capsys.readouterr().err
+    assert "choosing needs 200 validation pairs, and there are 199" in capsys.readouterr().err
     assert not (run / "length.json").exists()

@@ -27,7 +27,6 @@ class Upper:
 
     calls: int = 0
     together: int | None = None  # sentences of a line
-    several_unsaid: str = "keep"
 
     def translate_with(self, texts, options, wanted):
         self.calls += 1
@@ -164,7 +163,12 @@ class Several(Upper):
         plain = super().translation(number, text, texts)
         count = text.count(".")
         by_sentence = self.together is not None and count > self.together
-        return dataclasses.replace(plain, sentences=count, by_sentence=by_sentence)
+        return dataclasses.replace(
+            plain,
+            sentences=count,
+            by_sentence=by_sentence,
+            at_risk=count > 1 and not by_sentence,
+        )
 
 
 def test_lines_of_several_sentences_are_one_bounded_line_at_the_end():

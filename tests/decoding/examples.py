@@ -9,8 +9,8 @@ import numpy as np
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import EOS, UNK
+from flaxformer_mt.decoding.masks.at_least import AtLeast
 from flaxformer_mt.decoding.masks.repeats import NoRepeats
-from flaxformer_mt.decoding.masks.shortest import Shortest
 from flaxformer_mt.decoding.masks.source import Source
 from flaxformer_mt.decoding.masks.trees import TreeShape
 from flaxformer_mt.decoding.run.decoder import BatchDecoder
@@ -76,7 +76,7 @@ def beam_search(
     source = jnp.broadcast_to(jnp.array(source, jnp.int32), (count, len(source)))
     arrays = {
         NoRepeats: (),
-        Shortest: jnp.full(count, rules.fewest),
+        AtLeast: jnp.full(count, rules.fewest),
         TreeShape: (jnp.full(count, words), source),
     }
     rows = SearchRows(

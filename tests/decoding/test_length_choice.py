@@ -82,6 +82,9 @@ def test_a_run_translates_as_was_chosen(tmp_path):
     chosen([BEST])[0].save(run)
     assert with_choice(run, ASKING) == BEST.put(ASKING)
     assert with_choice(run, DecodingConfig()) == DecodingConfig()
+    # Nothing is reset that a user has set.
+    own = with_choice(run, dataclasses.replace(ASKING, length_norm="average"))
+    assert LengthNorm.of(changed(own, {"length_penalty": 0.8})) == LengthNorm("average", 0.8)
     assert LengthNorm.of(Translator.load(run.path).config) == PAPER  # its settings don't ask
 
     run.length_choice.write_text('{"length_norm": "average"}')

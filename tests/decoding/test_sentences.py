@@ -7,9 +7,10 @@ import pytest
 
 from flaxformer_mt.data.training_text import KNOWN_SHARE, TrainingText
 from flaxformer_mt.data.vocabulary import EOS
+from flaxformer_mt.decoding.text.segments import OverlongError, TargetError
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.rundir import RunDirectoryError
-from tests.decoding.runs import make_run
+from tests.decoding.runs import MAX_LENGTH, make_run
 
 SENTENCES = ["A dog runs .", "The cat sleeps .", "Who sees ?"]
 TWO, THREE = " ".join(SENTENCES[:2]), " ".join(SENTENCES)
@@ -60,7 +61,7 @@ def test_a_caller_may_keep_or_split_all(translator, single):
 
 def test_where_training_text_is_unknown_nothing_is_cut(translator, caplog):
     translation = reading(translator, None).translate(TWO)
-    assert not translation.by_sentence
+    assert translation.at_risk and not translation.by_sentence
     assert "1 of 1 lines have several sentences" in caplog.text
 
 
@@ -76,9 +77,15 @@ def test_a_prefix_begins_the_first_sentence_alone(single):
     assert line.text == f"{first.text} {second.text}"
 
 
-def test_constraints_are_of_a_whole_line(single):
+def test_constraints_are_of_a_whole_line_which_is_said(single, caplog):
     line = single.translate(TWO, constraints=[["hund"]])
-    assert not line.by_sentence and "hund" in line.text
+    assert line.at_risk and not line.by_sentence and "hund" in line.text
+    assert "1 of 1 lines have several sentences" in caplog.text
+
+
+def test_what_the_model_reads_together_is_not_at_risk(translator, caplog):
+    assert not reading(translator, 2).translate(TWO).at_risk
+    assert not caplog.messages
 
 
 def test_the_score_of_a_translation_is_its_own(single):
@@ -86,6 +93,27 @@ def test_the_score_of_a_translation_is_its_own(single):
     (by_tokens,) = single.score([(TWO, translation.tokens)])
     assert by_tokens.score == pytest.approx(translation.score, abs=1e-4)
     assert by_tokens.tokens.count(EOS) == 2
+
+
+def test_an_empty_last_part_is_a_part(single):
+    tokens = (*single.translate(SENTENCES[0]).tokens, EOS)
+    (line,) = single.score([(TWO, tokens)])
+    (first, second) = single.score([(SENTENCES[0], tokens[:-1]), (SENTENCES[1], ())])
+    expected = first.token_log_probs + second.token_log_probs
+    np.testing.assert_allclose(line.token_log_probs, expected, rtol=0, atol=1e-5)
+
+
+def test_parts_have_to_fit_and_not_their_sum(single):
+    longest = (5,) * (MAX_LENGTH - 2)
+    (line,) = single.score([(TWO, (*longest, EOS, *longest))])
+    assert len(line.tokens) == 2 * (MAX_LENGTH - 1)
+    with pytest.raises(OverlongError):
+        single.score([(TWO, (*longest, 5, 5, EOS, 5))])
+
+
+def test_attention_is_of_a_single_part(single):
+    with pytest.raises(TargetError, match="was translated in 2 parts"):
+        single.attend(TWO, single.translate(TWO).tokens)
 
 
 def test_a_text_of_as_many_sentences_is_scored_sentence_by_sentence(single):

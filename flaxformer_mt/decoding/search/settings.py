@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import UNK
+from flaxformer_mt.decoding.masks.at_least import AtLeast
 from flaxformer_mt.decoding.masks.base import Mask
 from flaxformer_mt.decoding.masks.forbidden import ForbiddenPhrases
 from flaxformer_mt.decoding.masks.repeats import NoRepeats
-from flaxformer_mt.decoding.masks.shortest import Shortest
 from flaxformer_mt.decoding.masks.trees import Brackets, TreeShape
 from flaxformer_mt.decoding.penalties import length_penalty
 from flaxformer_mt.decoding.search.sampling import Sampling
@@ -46,6 +46,10 @@ class Rules:
             )
         if self.no_repeat < 0:
             raise ValueError(f"no_repeat = {self.no_repeat} must be at least 0")
+        if self.trees is not None and (self.fewest or self.fewest_ratio):
+            raise ValueError(
+                "min_length and min_ratio are for text: a tree's words are its source's"
+            )
 
     @property
     def slots(self) -> int:
@@ -70,7 +74,7 @@ class Rules:
         forbidden phrases is the first."""
         masks: list[Mask] = [ForbiddenPhrases(self.suppress)]
         if self.fewest or self.fewest_ratio:
-            masks.append(Shortest(self.fewest, self.fewest_ratio))
+            masks.append(AtLeast(self.fewest, self.fewest_ratio))
         if self.no_repeat:
             masks.append(NoRepeats(self.no_repeat))
         if self.trees is not None:

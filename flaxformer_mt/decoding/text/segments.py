@@ -60,7 +60,8 @@ class CutLine:
     pieces: Sequence[Piece]
     sentences: int = 1  # in the line; 1 if it is cut because it is too long
     overlong: bool = False  # as a whole
-    tokens: int = 0  # of all pieces, without end marks
+    at_risk: bool = False  # whole, with more sentences than the model is known to read together
+    tokens: int = 0  # of the line as a whole, without an end mark
 
     @property
     def by_sentence(self) -> bool:
@@ -161,11 +162,14 @@ class _PairCutter:
     ) -> list[Part]:
         """Of a translation as tokens."""
         tgt = _checked(number, target, self.vocabularies.tgt)
-        if len(src) < self.max_length and tgt.count(EOS) == 1 and tgt[-1] == EOS:
-            # The source is one piece: its end mark, and not one before a part without tokens.
+        fits_whole = len(src) < self.max_length
+        if fits_whole and tgt.count(EOS) == 1 and tgt[-1] == EOS and self._is_one_piece(source):
+            # Its end mark, and not one before a part without tokens.
             tgt = tgt[:-1]
 
-        too_long = max(len(src), len(tgt)) >= self.max_length
+        # Of a source that fits and was cut by sentence, each part has to fit.
+        longest = max(map(len, _at_end_marks(tgt))) if fits_whole else len(tgt)
+        too_long = max(len(src), longest) >= self.max_length
         if too_long and self.overlong == "refuse":
             # The tokens are in parts already, or have to be one.
             splits = max(map(len, _at_end_marks(tgt))) < self.max_length
@@ -176,11 +180,19 @@ class _PairCutter:
         (text,) = self.vocabularies.tgt.decode([tgt])
         return [Part(source, tuple(src), text, tuple(tgt), tokens_given=True)]
 
+    def _is_one_piece(self, source: str) -> bool:
+        """Whether `translate` reads a source that fits as a whole."""
+        if self.together is None:
+            return True
+        return sentence_count(source, self.vocabularies.src, self.language) <= self.together
+
     def _sentences_in_parts(self, source: str, target: str) -> list[Part]:
         """The sentences of both sides, if these are as many and too many to be read together."""
+        if self.together is None:
+            return []
         src = self.vocabularies.src
         sentences = sentence_count(source, src, self.language)
-        if self.together is None or sentences <= self.together:
+        if sentences <= self.together:
             return []
         translations = sentences_of(target, self.tgt_language)
         if len(translations) != sentences:

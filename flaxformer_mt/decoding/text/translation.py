@@ -31,9 +31,10 @@ class Translation:
     split: bool = False  # the line was too long for the model: translated in pieces and rejoined
     at_limit: bool = False  # the best one (or a piece of it) had no room to go on
     sentences: int = 1  # in the line, 1 if it was split
-    # Whether each sentence was translated by itself. Of several that were translated together, the
-    # model may have left some out.
-    by_sentence: bool = False
+    by_sentence: bool = False  # each sentence was translated by itself
+    # Translated as a whole, with more sentences than the model is known to read together: it may
+    # have left some out.
+    at_risk: bool = False
     short: bool = False  # less than a third as long as training text has taught the model
 
     def __repr__(self) -> str:
@@ -94,6 +95,7 @@ class Joiner:
             split=line.overlong,
             sentences=line.sentences,
             by_sentence=line.by_sentence,
+            at_risk=line.at_risk,
             at_limit=any(part.at_limit for part in combined[places[0]]),
         )
 

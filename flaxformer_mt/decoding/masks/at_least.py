@@ -1,6 +1,7 @@
 """No output is shorter than a number of tokens."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 import jax.numpy as jnp
@@ -13,9 +14,9 @@ from flaxformer_mt.decoding.masks.source import Source
 
 
 @dataclasses.dataclass(frozen=True)
-class Shortest:
-    """Bans the end mark until an output has `tokens` tokens and `ratio` times as many as its
-    source, end marks not counted."""
+class AtLeast:
+    """Bans the end mark until an output has `tokens` tokens and at least `ratio` times as many as
+    its source, end marks not counted, or reaches its limit."""
 
     tokens: int
     ratio: float
@@ -26,9 +27,10 @@ class Shortest:
         """The fewest tokens of each row's output; of padding 0."""
         fewest = np.zeros(shape[0], np.int32)
         for row, source in enumerate(sources):
-            # A larger product would be beyond the integers; the limit of a row is far below.
-            by_source = min(self.ratio * (len(source.tokens) - 1), float(np.iinfo(np.int32).max))
-            fewest[row] = max(self.tokens, int(by_source))
+            # 0.1 * 30 is 3.0000000000000004.
+            by_source = math.ceil(self.ratio * (len(source.tokens) - 1) - 1e-9)
+            # A larger number would be beyond the integers; the limit of a row is far below.
+            fewest[row] = min(max(self.tokens, by_source), np.iinfo(np.int32).max)
         return MaskArrays(rows=fewest)
 
     def banned(self, arrays: MaskArrays, generated: Generated) -> TypeMask | None:

@@ -3,6 +3,8 @@
 import pytest
 
 from flaxformer_mt.config import ConfigError, default_config, freeze
+from flaxformer_mt.decoding.masks.trees import Brackets
+from flaxformer_mt.decoding.search.settings import Rules
 from tests.decoding.runs import LINES
 
 
@@ -25,7 +27,7 @@ def test_no_output_has_fewer_tokens(translator):
 
 def test_no_output_is_shorter_than_a_share_of_its_source(translator, sources):
     for length, source in zip(lengths(translator, min_ratio=0.9), sources, strict=True):
-        assert length >= int(0.9 * source)
+        assert length >= 0.9 * source - 1e-9
 
 
 def test_the_longest_output_that_fits_ends_all_the_same(translator, sources):
@@ -36,7 +38,7 @@ def test_the_longest_output_that_fits_ends_all_the_same(translator, sources):
 
 def test_a_word_may_have_a_word(translator):
     blank, word = lengths(translator, ["", "a"], min_ratio=0.3)
-    assert blank == 0 and word >= 0
+    assert blank == 0 and word >= 1
 
 
 def test_trees_have_lengths_of_their_own():
@@ -45,3 +47,6 @@ def test_trees_have_lengths_of_their_own():
     config.decoding.min_length = 3
     with pytest.raises(ConfigError, match="'decoding.min_length' = 3 needs 'decoding.outputs' ="):
         freeze(config, "tests")
+    trees = Brackets(pairs=((4, 5),), leaves=(8,))
+    with pytest.raises(ValueError, match="min_length and min_ratio are for text"):
+        Rules(beam_size=1, trees=trees, fewest=3)
