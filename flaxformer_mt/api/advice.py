@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flaxformer_mt.api import say
+from flaxformer_mt.api import config_of, say
 from flaxformer_mt.api.length import choose_length
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.decoding.length_choice import is_to_be_chosen
@@ -37,7 +37,7 @@ def conclude(run: RunDirectory, config: ExperimentConfig, *, choose: bool) -> No
 def choose_if_missing(run: RunDirectory, config: ExperimentConfig) -> None:
     """For a finished run whose choice was interrupted. Raises what `choose_length` raises."""
     if is_to_be_chosen(config.decoding) and not exists(run.length_choice):
-        choose_length(run, config)
+        choose_length(run, config_of(run))  # with what the run chose when it was created
 
 
 def advice(run: RunDirectory, config: ExperimentConfig) -> Iterator[str]:
