@@ -71,8 +71,8 @@ def train(
 
     `command` is recorded as what started it, several `processes` train together, and `profile` is
     the first and last step to trace. Raises ConfigError, StartError, RunDirectoryError, and what
-    reading data and training raise; `status.json` then says `failed`. A run that has finished may
-    still raise what choosing its search raises; the next call chooses again.
+    reading data and training raise (`status.json` then says `failed`) or, of a run that has
+    finished, what choosing its search raises: the next call chooses again.
     """
     if processes.count == 1:
         share_one_heap()
@@ -82,9 +82,8 @@ def train(
     command = sys.argv if command is None else command
     if config.training.deterministic:
         make_deterministic()  # before a device is asked for
-    if init_from is not None:
+    if init_from is not None:  # before text is counted or read, and anything compiled
         init_from = os.fspath(init_from)
-        # Before text is counted or read, and anything compiled.
         processes.first(lambda: _has_begun(run) or bool(require_trained(run, init_from, config)))
 
     with recorded(run, config, command, processes) as (settings, holding):
