@@ -69,6 +69,16 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return [_parse(path, number, line) for number, line in enumerate(lines, start=1)]
 
 
+def lost_after(reports: Sequence[Mapping[str, Any]], step: int, *, every: int) -> int | None:
+    """The last reported step (0: none) if a report `every` so many steps would have made another by
+    `step`; None if nothing is missing.
+
+    `every` may have been larger before: the distance of the last two reports counts, too.
+    """
+    *_, earlier, last = [0, *sorted({0, *(report["step"] for report in reports)})]
+    return last if step - last >= max(every, last - earlier) else None
+
+
 def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
         report = parse_json(line, path, number)

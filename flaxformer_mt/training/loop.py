@@ -146,7 +146,7 @@ class Training:
             self.checkpoints, self.program, data=self.planner.pairs.digest
         )
         # If newer checkpoints were damaged, their steps are done and reported again.
-        self.telemetry.rewind(self.step)
+        self.telemetry.rewind(self.step, every=self.settings.log_every)
         self.clock.goes_on_after(self.step)
         self.window = MetricsWindow(self.progress.window, self.utilization)
         self.mark = time.perf_counter()

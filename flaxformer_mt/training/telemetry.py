@@ -13,7 +13,7 @@ import tqdm
 
 from flaxformer_mt.files.atomic import write_whole
 from flaxformer_mt.rundir.layout import RunDirectory
-from flaxformer_mt.rundir.metrics_log import MetricsLog
+from flaxformer_mt.rundir.metrics_log import MetricsLog, lost_after, read_metrics
 from flaxformer_mt.rundir.paths import explained
 from flaxformer_mt.training.instruments import Utilization, duration
 from flaxformer_mt.training.trackers import Sample, Trackers, as_text
@@ -239,9 +239,16 @@ class Telemetry(contextlib.AbstractContextManager["Telemetry"]):
             self._told({"step": step, "kind": kind, **values})
         self._trackers.show(step, {f"{kind}/{name}": value for name, value in values.items()})
 
-    def rewind(self, step: int) -> None:
-        """Forgets what was reported after `step`, where training resumes."""
+    def rewind(self, step: int, *, every: int) -> None:
+        """Forgets what was reported after `step`, where training resumes, and says if earlier
+        reports, one `every` so many steps, are missing."""
         self._log.rewind(step)
+        last = lost_after(read_metrics(self._log.path), step, every=every)
+        if last is not None:
+            self.message(
+                f"warning: {self._log.path} has no report after step {last:,}, though training "
+                f"resumes after step {step:,}: curves will lack those in between"
+            )
         self._trackers.rewind(step)
         if self._bar is not None:
             self._bar.n = step

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.rundir import RunDirectoryError
-from flaxformer_mt.rundir.metrics_log import MetricsLog, column, progress, read_metrics
+from flaxformer_mt.rundir.metrics_log import MetricsLog, column, lost_after, progress, read_metrics
 from tests.rundir.snapshots import full_disk
 
 
@@ -71,6 +71,21 @@ def test_a_resumed_log_equals_an_undisturbed_one(tmp_path):
         log.rewind(90)
     assert resumed.read_bytes() == undisturbed.read_bytes() and resumed.stat().st_ino == inode
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("steps_reported", "step", "last"),
+    [
+        ((), 9, None),
+        ((), 10, 0),
+        ((10, 20), 29, None),
+        ((10, 20), 30, 20),
+        ((50, 100), 149, None),  # reports were fewer before
+        ((50, 100), 150, 100),
+    ],
+)
+def test_missing_reports_are_found(steps_reported, step, last):
+    assert lost_after([{"step": number} for number in steps_reported], step, every=10) == last
 
 
 @pytest.mark.parametrize("bad", [b"nonsense", b"[1]", b'{"loss": 1}', b"", b"[" * 100_000, b"\xff"])

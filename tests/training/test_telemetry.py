@@ -84,12 +84,27 @@ def test_a_terminal_has_a_bar_and_the_same_lines_above_it(tmp_path):
         telemetry.step(8.0)
         with telemetry.doing("validating"):
             telemetry.training(1500, REPORT)
-        telemetry.rewind(10)
+        telemetry.rewind(10, every=10)
     output = screen.getvalue()
     assert LINE.format("") in output
     assert "validating: " in output and "validating" not in output.rpartition("\r")[2]
     assert "40/100000" in output and "ppl 8.00" in output
     assert "10/100000" in output.rpartition("\r")[2]
+
+
+def test_lost_reports_are_said_when_training_resumes(tmp_path):
+    screen = io.StringIO()
+    with open_screen(tmp_path, screen) as telemetry:
+        telemetry.rewind(99, every=100)
+        telemetry.training(100, REPORT)
+        telemetry.rewind(199, every=100)
+        assert "warning" not in screen.getvalue()
+        telemetry.rewind(200, every=100)
+    path = tmp_path / "metrics.jsonl"
+    assert (
+        f"warning: {path} has no report after step 100, though training resumes after step 200"
+        in (screen.getvalue())
+    )
 
 
 def test_the_log_and_the_board_have_every_number_once(tmp_path):
@@ -98,7 +113,7 @@ def test_the_log_and_the_board_have_every_number_once(tmp_path):
         telemetry.samples(1500, [Sample("Who ?", "Wer ?", "Was ?"), Sample("a", "b", "c")])
         telemetry.validation(1500, {"loss": 2.25, "bleu": 31.456}, best=True)
         telemetry.training(1600, REPORT)
-        telemetry.rewind(1500)
+        telemetry.rewind(1500, every=100)
         telemetry.training(1550, REPORT)
     assert read_metrics(tmp_path / "metrics.jsonl") == [
         {"step": 1500, "kind": "train", **REPORT},
