@@ -92,12 +92,6 @@ def split_sentences(
     return SplitText(tuple(texts), tuple(glue))
 
 
-def sentences_of(text: str, language: str) -> tuple[str, ...]:
-    """The sentences of a text as a model reads them; text without any capital letter has its
-    sentences at full stops alone."""
-    return split_sentences(text, language, any_case=text.islower()).texts
-
-
 def sentence_ends(text: str, language: str, *, any_case: bool = False) -> list[int]:
     """Where a text can be cut between two sentences: before the later one's first character."""
     first = len(text) - len(text.lstrip())

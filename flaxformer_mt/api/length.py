@@ -39,6 +39,8 @@ def choose_length(run: RunDirectory, config: ExperimentConfig) -> None:
         )
         return
 
+    if exists(run.length_choice):
+        run.length_choice.unlink()  # an earlier choice, maybe damaged, must not matter
     translator = Translator.load(run)
     tokenizer = recorded_tokenizer(config.data)
 

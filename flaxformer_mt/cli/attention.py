@@ -163,7 +163,8 @@ def _find(options: Namespace) -> int:
         model = ["--workdir", options.workdir, "--weights", str(chosen.checkpoint)]
         search = translator.config
         decoding = ["--beam-size", str(search.beam_size)]
-        decoding += ["--length-penalty", str(search.length_penalty)]
+        if search.length_choice == "given":  # else the run's choice is the default there, too
+            decoding += ["--length-penalty", str(search.length_penalty)]
         print(described(findings, model=model, decoding=decoding))
     if options.draw is not None:
         _draw_examples(options, translator, findings)

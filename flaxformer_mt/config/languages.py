@@ -74,6 +74,7 @@ _SAME |= {"nb": "no", "nn": "no", "tl": "fil", "ckb": "ku", "kmr": "ku", "prs": 
 _SAME |= {"azb": "az", "sh": "sr", "yue": "zh", "wuu": "zh"}
 # Hans and Hant are the simplified and the traditional form of Hani.
 _SCRIPTS = {*SCRIPT_OF.values(), "Hans", "Hant"} - {""}
+_WITHOUT_ANY_BLANKS = {*"Jpan Hani Hans Hant".split()}
 _WITHOUT_BLANKS = {*"Thai Laoo Tibt Mymr Khmr Jpan Hani Hans Hant".split()}
 # Endings that say nothing of the language: how the text was processed, and the file's form.
 _FORMS = "txt text tok tc lc bpe spm sp raw clean norm dedup bak orig gz xz zst bz2 zip".split()
@@ -111,6 +112,12 @@ def written_script(code: str) -> str:
     _, *subtags = re.split("[-_]", code)
     scripts = [subtag.capitalize() for subtag in subtags if re.fullmatch("[A-Za-z]{4}", subtag)]
     return scripts[0] if scripts else SCRIPT_OF.get(base_language(code), "")
+
+
+def has_blanks_between_sentences(code: str) -> bool:
+    """Whether text of the language has blanks between its sentences, as Thai has, and not
+    Chinese."""
+    return written_script(code) not in _WITHOUT_ANY_BLANKS
 
 
 def is_written_without_blanks(code: str) -> bool:

@@ -435,7 +435,11 @@ class _Override:
         """The corpus of SRC,TGT, two files, or of one file of both sides, whose ending shows its
         kind: FILE, or FILE,SRC,TGT with the keys of the sides. Raises ConfigError, which says how
         to write other corpora, under `flag`."""
-        parts = self.value.split(",") if isinstance(self.value, str) else list(self.value)
+        parts = [self.value]
+        if isinstance(self.value, str):
+            parts = self.value.split(",")
+        elif isinstance(self.value, list | tuple):
+            parts = list(self.value)
         names = [os.fspath(part) for part in parts if isinstance(part, str | os.PathLike) and part]
         if len(names) == len(parts) == 2:
             return corpus(src=names[0], tgt=names[1])

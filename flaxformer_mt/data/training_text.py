@@ -10,7 +10,7 @@ import numpy as np
 
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.data.vocabulary import Vocabulary
-from flaxformer_mt.sentences import sentences_of
+from flaxformer_mt.sentences import split_sentences
 
 SAMPLE = 10_000  # training lines whose sentences are counted
 _MOST = 100  # sentences: longer lines count as so many
@@ -33,7 +33,9 @@ def sentence_counts(pairs: TokenPairs, vocabulary: Vocabulary, language: str) ->
     counts: dict[str, int] = {}
     for text in vocabulary.decode([source.tolist() for source in sources]):
         # An unknown token reads "⁇", which would end a sentence.
-        sentences = min(max(1, len(sentences_of(text.replace("⁇", "?x"), language))), _MOST)
+        sentences = min(
+            max(1, len(split_sentences(text.replace("⁇", "?x"), language).texts)), _MOST
+        )
         counts[str(sentences)] = counts.get(str(sentences), 0) + 1
     return {"lines": len(chosen), "by_sentences": dict(sorted(counts.items(), key=_number))}
 

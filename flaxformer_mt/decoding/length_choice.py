@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from flaxformer_mt.config import DecodingConfig
+from flaxformer_mt.config.freeze import check_value, field_types
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import document, exists, write_json
 
@@ -89,8 +90,14 @@ def with_choice(run: RunDirectory, config: DecodingConfig) -> DecodingConfig:
     if not exists(run.length_choice):
         return config
     with document(run.length_choice, "delete it, and `average` makes it again") as content:
+        hints = field_types(DecodingConfig)
         names = [field.name for field in dataclasses.fields(LengthNorm)]
-        return LengthNorm(**{name: content[name] for name in names}).put(config)
+        chosen = LengthNorm(
+            **{name: check_value(content[name], hints[name], name, "length.json") for name in names}
+        )
+        if chosen not in CANDIDATES:
+            raise ValueError(f"{chosen} is no candidate")
+        return chosen.put(config)
 
 
 def changed(config: DecodingConfig, settings: Mapping[str, Any]) -> DecodingConfig:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -58,6 +58,7 @@ class SourcePreparer:
     max_length: int
     language: str  # of the sources: where their sentences end
     trees: bool = False  # outputs are trees and not text
+    tags: Set[str] = frozenset()  # that sources may begin with
     together: int | None = None  # sentences that the model has learnt to read together, if known
 
     def spell(self, options: SearchOptions, wanted: Sequence[LineOptions]) -> Spelled:
@@ -102,8 +103,9 @@ class SourcePreparer:
                 if not is_blank(line):
                     why = describe_overlong(self.max_length, source=tokens)
                     raise OverlongError(number, why, splits=True)
-            # Required phrases are of a whole translation.
-            several = "keep" if of_line.constraints else options.several
+            # Both are of a whole translation: a prefix may have several sentences.
+            is_whole = of_line.constraints or of_line.prefix
+            several = "keep" if is_whole else options.several
             cut, encoded_pieces = self.cut(line, tokens, several)
             # A blank line's translation is blank whatever is wanted of it.
             sources: list[Source] = []
@@ -130,16 +132,18 @@ class SourcePreparer:
             return CutLine([]), []
         src = self.vocabularies.src
         if len(tokens) >= self.max_length:
-            _, pieces, encoded = source_pieces(line, src, self.max_length, self.language)
+            _, pieces, encoded = source_pieces(
+                line, src, self.max_length, self.language, tags=self.tags
+            )
             return CutLine(pieces, overlong=True, tokens=len(tokens)), encoded
 
-        sentences = 1 if self.trees else sentence_count(line, src, self.language)
+        sentences = 1 if self.trees else sentence_count(line, src, self.language, self.tags)
         if sentences <= self._read_together(several):
             at_risk = sentences > (self.together or 1)
             whole = CutLine([Piece(line, "")], sentences, at_risk=at_risk, tokens=len(tokens))
             return whole, [tokens]
         _, pieces, encoded = source_pieces(
-            line, src, self.max_length, self.language, by_sentence=True
+            line, src, self.max_length, self.language, tags=self.tags, by_sentence=True
         )
         return CutLine(pieces, sentences, tokens=len(tokens)), encoded
 

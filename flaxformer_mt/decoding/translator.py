@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Unpack, overload
 
 from flaxformer_mt.config import DecodingConfig, freeze
-from flaxformer_mt.config.languages import is_written_without_blanks
+from flaxformer_mt.config.languages import has_blanks_between_sentences
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.shortlist import Shortlist, ShortlistError, learn
 from flaxformer_mt.data.store import Store
@@ -88,14 +88,15 @@ class Translator:
         name: str = "",
         src_lang: str = "",
         tgt_lang: str = "",
+        tags: Iterable[str] = (),
         training_text: TrainingText | None = None,
         others: Sequence[Member] = (),
         shortlist: Shortlist | None = None,
     ) -> None:
         """`params` is the tree under "params"; `name` says which weights these are, `src_lang` (a
         code such as "en") where its sources' sentences end, and `tgt_lang` whether there are blanks
-        between its outputs' sentences. `training_text` says how many sentences of a line it reads
-        together; None: unknown.
+        between its outputs' sentences. A line's sentences share one of `tags` that it begins with.
+        `training_text` says how many sentences of a line it reads together; None: unknown.
 
         They are copied to every device of this process, which share a batch's sentences; several
         processes must call it together. `others`, with the same vocabularies, make it an ensemble,
@@ -115,6 +116,7 @@ class Translator:
         self.model, self.vocabularies = model, vocabularies
         self.config, self.name, self.shortlist = config, name, shortlist
         self.src_lang, self.tgt_lang, self.training_text = src_lang, tgt_lang, training_text
+        self.tags = frozenset(tags) - {""}
         placed = [(whole_on(tree, self.mesh), member) for tree, member in others]
         self.members: tuple[Member, ...] = ((self.params, model), *placed)
         self.max_length = min(member.config.max_length for _, member in self.members)
@@ -161,6 +163,7 @@ class Translator:
             name=chosen.name,
             src_lang=config.data.src_lang,
             tgt_lang=config.data.tgt_lang,
+            tags=[corpus.tag for corpus in config.data.train],
             training_text=_training_text(run),
             shortlist=_shortlist(run, vocabularies) if shortlist else None,
         )
@@ -195,6 +198,7 @@ class Translator:
             name=" + ".join(translator.name for translator in (first, *further)),
             src_lang=first.src_lang,
             tgt_lang=first.tgt_lang,
+            tags=first.tags,
             training_text=first.training_text,
             others=[(translator.params, translator.model) for translator in further],
             shortlist=first.shortlist,
@@ -254,9 +258,9 @@ class Translator:
         n-th. With `overlong` "refuse" it raises OverlongError. Of a shorter line's several
         sentences the model may translate only one, unless its training text had many such lines:
         otherwise the line is cut at its sentence ends and marked `by_sentence`, except with
-        `constraints` and where the training text isn't known. A log line says which lines are
-        `at_risk` all the same. `several` "keep" translates all lines that fit as they are, without
-        that log line, and "split" cuts all.
+        `constraints` or a prefix and where the training text isn't known. A log line says which
+        lines are `at_risk` all the same. `several` "keep" translates all lines that fit as they
+        are, without that log line, and "split" cuts all.
 
         A translation begins with its line's prefix in `prefixes` (one `str`: every line's) and has
         none of the pieces in `suppress`. As whole words, its text has none of the phrases in
@@ -310,7 +314,7 @@ class Translator:
             n_best=options.n_best,
             mbr=options.mbr,
             sampled=options.sampling is not None,
-            blanks=not is_written_without_blanks(self.tgt_lang),
+            blanks=has_blanks_between_sentences(self.tgt_lang),
             training_text=self.training_text,
         )
         return [
@@ -325,6 +329,7 @@ class Translator:
             self.max_length,
             self.src_lang,
             trees=self.config.outputs == "trees",
+            tags=self.tags,
             together=self.together,
         )
 
@@ -465,6 +470,7 @@ class Translator:
             overlong=overlong,
             language=self.src_lang,
             tgt_language=self.tgt_lang,
+            tags=self.tags,
             together=self.together if self.config.outputs == "text" else None,
         )
         return [

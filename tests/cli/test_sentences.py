@@ -8,8 +8,8 @@ import pytest
 from flaxformer_mt.decoding.text.segments import EOS
 from tests.decoding.runs import PAIRS
 
-LINE = " ".join(source for source, _ in PAIRS[2:])
-REFERENCE = " ".join(target for _, target in PAIRS[2:])
+LINE = " ".join(source.capitalize() for source, _ in PAIRS[2:])
+REFERENCE = " ".join(target.capitalize() for _, target in PAIRS[2:])
 
 
 @pytest.fixture(scope="module")

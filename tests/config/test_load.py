@@ -397,6 +397,11 @@ def test_two_files_take_the_place_of_a_corpus_or_of_all(write):
     for wrong in ("data.train=new.en", "data.train=", "data.valid=a,b,c", "data.train.x=,b"):
         with pytest.raises(ConfigError, match=f"config.{wrong}: write --config.*=SRC,TGT"):
             load_config("quickstart", [wrong])
+    for value in (None, 5):
+        with pytest.raises(ConfigError, match=f"data.train={value}: write --config.data.train="):
+            load_config("quickstart", {"data.train": value})
+    (alone,) = load_config("quickstart", {"data.train": Path("x.tsv")}).data.train
+    assert (alone.kind, alone.path) == ("tsv", "x.tsv")
 
 
 @pytest.mark.parametrize(

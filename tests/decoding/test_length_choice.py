@@ -87,6 +87,13 @@ def test_a_run_translates_as_was_chosen(tmp_path):
     assert LengthNorm.of(changed(own, {"length_penalty": 0.8})) == LengthNorm("average", 0.8)
     assert LengthNorm.of(Translator.load(run.path).config) == PAPER  # its settings don't ask
 
-    run.length_choice.write_text('{"length_norm": "average"}')
-    with pytest.raises(RunDirectoryError, match="delete it, and `average` makes it again"):
-        with_choice(run, ASKING)
+    for damaged in (
+        '{"length_norm": "average"}',
+        '{"length_norm": "foo", "length_penalty": 1.0}',
+        '{"length_norm": "gnmt", "length_penalty": -3.0}',
+        '{"length_norm": "gnmt", "length_penalty": null}',
+        "{",
+    ):
+        run.length_choice.write_text(damaged)
+        with pytest.raises(RunDirectoryError, match="delete it, and `average` makes it again"):
+            with_choice(run, ASKING)

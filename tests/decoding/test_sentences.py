@@ -68,13 +68,36 @@ def test_where_training_text_is_unknown_nothing_is_cut(translator, caplog):
 def test_sentences_have_no_blank_between_them_where_words_have_none(translator):
     line, *alone = reading(translator, 1, "zh").translate([TWO, *SENTENCES[:2]])
     assert line.text == "".join(part.text for part in alone)
+    line, *alone = reading(translator, 1, "th").translate([TWO, *SENTENCES[:2]])
+    assert line.text == " ".join(part.text for part in alone)
 
 
-def test_a_prefix_begins_the_first_sentence_alone(single):
-    line, first, second = single.translate(
-        [TWO, *SENTENCES[:2]], prefixes=["die katze", "die katze", ""]
+def test_a_prefix_is_of_a_whole_line(single):
+    """It may have several sentences itself."""
+    line = single.translate(TWO, prefixes="die katze")
+    assert line.at_risk and not line.by_sentence and line.text.startswith("die katze")
+
+
+def test_a_tag_is_read_before_every_sentence(translator):
+    tagged = Translator(
+        translator.params,
+        translator.model,
+        translator.vocabularies,
+        translator.config,
+        src_lang="en",
+        tags=["<2de>", ""],
+        training_text=TrainingText(1, 1.0),
     )
-    assert line.text == f"{first.text} {second.text}"
+    line, *alone = tagged.translate([f"<2de> {TWO}", *(f"<2de> {text}" for text in SENTENCES[:2])])
+    assert line.by_sentence
+    assert line.text == " ".join(part.text for part in alone)
+    (scored,) = tagged.score([(f"<2de> {TWO}", line.tokens)])
+    assert scored.score == pytest.approx(line.score, abs=1e-4)
+
+
+def test_in_doubt_nothing_is_cut(single):
+    for line in ("the man met mr. jones and dr. lee.", "A man says: 'i . e . this'"):
+        assert not single.translate(line).by_sentence
 
 
 def test_constraints_are_of_a_whole_line_which_is_said(single, caplog):

@@ -3,12 +3,12 @@
 import dataclasses
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Literal
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, Vocabulary
 from flaxformer_mt.errors import UserError
-from flaxformer_mt.sentences import sentence_ends, sentences_of
+from flaxformer_mt.sentences import sentence_ends, split_sentences
 
 Overlong = Literal["split", "refuse"]
 Target = str | Sequence[int]
@@ -106,19 +106,21 @@ def cut_pairs(
     overlong: Overlong,
     language: str = "",
     tgt_language: str = "",
+    tags: Set[str] = frozenset(),
     together: int | None = None,
 ) -> list[list[Part]]:
     """Each pair's parts: one, unless a side has more than `max_length` tokens, end mark included,
     or the source more than `together` sentences (None: any number).
 
-    `language` is the sources' (a code), `tgt_language` the translations'. If the translation is
+    `language` is the sources' (a code), `tgt_language` the translations', and `tags` are words that
+    sources may begin with. If the translation is
     given as tokens, the source is cut as `translate` cuts it, and the tokens at the end marks
     between its parts. A text that doesn't fit is cut near the same place as its source, a guess;
     one that fits, at its sentences if it has as many as its source. Raises OverlongError for
     `overlong` "refuse", TargetError for tokens that aren't a translation of the line, and
     DecodingError for text that isn't Unicode.
     """
-    cutter = _PairCutter(vocabularies, max_length, overlong, language, tgt_language, together)
+    cutter = _PairCutter(vocabularies, max_length, overlong, language, tgt_language, tags, together)
     texts = [target if isinstance(target, str) else "" for _, target in pairs]
     sources = encode(vocabularies.src, [source for source, _ in pairs])
     targets = encode(vocabularies.tgt, texts)
@@ -143,6 +145,7 @@ class _PairCutter:
     overlong: Overlong
     language: str
     tgt_language: str
+    tags: Set[str]
     together: int | None
 
     def with_text(
@@ -184,21 +187,24 @@ class _PairCutter:
         """Whether `translate` reads a source that fits as a whole."""
         if self.together is None:
             return True
-        return sentence_count(source, self.vocabularies.src, self.language) <= self.together
+        return self._sentence_count(source) <= self.together
+
+    def _sentence_count(self, source: str) -> int:
+        return sentence_count(source, self.vocabularies.src, self.language, self.tags)
 
     def _sentences_in_parts(self, source: str, target: str) -> list[Part]:
         """The sentences of both sides, if these are as many and too many to be read together."""
         if self.together is None:
             return []
         src = self.vocabularies.src
-        sentences = sentence_count(source, src, self.language)
+        sentences = self._sentence_count(source)
         if sentences <= self.together:
             return []
-        translations = sentences_of(target, self.tgt_language)
+        translations = split_sentences(target, self.tgt_language).texts
         if len(translations) != sentences:
             return []
         lead, pieces, sources = source_pieces(
-            source, src, self.max_length, self.language, by_sentence=True
+            source, src, self.max_length, self.language, tags=self.tags, by_sentence=True
         )
         targets = encode(self.vocabularies.tgt, translations)
         return [
@@ -211,7 +217,7 @@ class _PairCutter:
     def _texts_in_parts(self, source: str, target: str) -> list[Part]:
         src, tgt = self.vocabularies.src, self.vocabularies.tgt
         src_fits, tgt_fits = fits(src, self.max_length), fits(tgt, self.max_length)
-        lead = src.language_code(source)
+        lead = lead_of(source, src, self.tags)
         pairs = split_pair_to_fit(
             source.removeprefix(lead),
             target,
@@ -233,6 +239,7 @@ class _PairCutter:
             src_vocabulary,
             self.max_length,
             self.language,
+            tags=self.tags,
             by_sentence=len(parts) > 1,  # `translate` has not read a source that fits as a whole
         )
         # Only the count tells an end mark after the last part from one before a part without
@@ -273,25 +280,35 @@ def source_pieces(
     max_length: int,
     language: str = "",
     *,
+    tags: Set[str] = frozenset(),
     by_sentence: bool = False,
 ) -> tuple[str, list[Piece], list[list[int]]]:
-    """What the model reads before each piece of a source (its language code, `>>fra<<`), pieces
-    that fit, and the tokens of both. `language` is the source's own; `by_sentence` cuts a source
+    """What the model reads before each piece of a source (its tag or language code), pieces that
+    fit, and the tokens of both. `language` is the source's own; `by_sentence` cuts a source
     that fits at its sentence ends, too."""
-    lead = vocabulary.language_code(source)
+    lead = lead_of(source, vocabulary, tags)
     text = source.removeprefix(lead)
     fit = fits(vocabulary, max_length)
     if by_sentence and fit(source):
-        pieces = _glued(sentences_of(text, language))
+        pieces = _glued(split_sentences(text, language).texts)
     else:
         pieces = split_to_fit(text, lambda part: fit(lead + part), language)
     return lead, pieces, encode(vocabulary, [lead + piece.text for piece in pieces])
 
 
-def sentence_count(source: str, vocabulary: Vocabulary, language: str) -> int:
+def lead_of(source: str, vocabulary: Vocabulary, tags: Set[str]) -> str:
+    """What a source begins with that is for all of it: a language code, or one of a run's `tags`
+    (`data.train.NAME.tag`) with its blank."""
+    word, blank, _ = source.partition(" ")
+    return word + blank if blank and word in tags else vocabulary.language_code(source)
+
+
+def sentence_count(
+    source: str, vocabulary: Vocabulary, language: str, tags: Set[str] = frozenset()
+) -> int:
     """How many sentences a source has, at least 1."""
-    text = source.removeprefix(vocabulary.language_code(source))
-    return max(1, len(sentences_of(text, language)))
+    text = source.removeprefix(lead_of(source, vocabulary, tags))
+    return max(1, len(split_sentences(text, language).texts))
 
 
 def _glued(sentences: Sequence[str]) -> list[Piece]:
@@ -357,7 +374,7 @@ def split_to_fit(text: str, fits: Callable[[str], bool], language: str = "") -> 
     if fits(text):
         return [Piece(text, "")]
     pieces: list[Piece] = []
-    for sentence in sentences_of(text, language):
+    for sentence in split_sentences(text, language, any_case=text.islower()).texts:
         if pieces:
             pieces[-1] = Piece(pieces[-1].text, " ")
         pairs = split_pair_to_fit(sentence, "", lambda src, _: fits(src), language)

@@ -54,7 +54,7 @@ def test_the_store_holds_the_corpus(config, run):
 
 
 def test_the_manifest_counts_the_sentences_of_source_lines(tmp_path, run):
-    pairs = [(f"{src} {GOOD[0][0]}", tgt) for src, tgt in GOOD[:6]] + GOOD[6:]
+    pairs = [(f"{src} The lamp sees us .", tgt) for src, tgt in GOOD[:6]] + GOOD[6:]
     for name in ("train", "valid"):
         write(tmp_path / "text", name, pairs)
     prepare(data_config(tmp_path / "text"), directory=run)
