@@ -431,15 +431,17 @@ class _Override:
             del corpora[name]
         corpora[self.key.rpartition(".")[2]] = named_files
 
+    def _parts(self) -> list[Any]:
+        """The value's parts: of a text those between commas."""
+        if isinstance(self.value, str):
+            return list(self.value.split(","))
+        return list(self.value) if isinstance(self.value, list | tuple) else [self.value]
+
     def _named_files(self, flag: str) -> ConfigDict:
         """The corpus of SRC,TGT, two files, or of one file of both sides, whose ending shows its
         kind: FILE, or FILE,SRC,TGT with the keys of the sides. Raises ConfigError, which says how
         to write other corpora, under `flag`."""
-        parts = [self.value]
-        if isinstance(self.value, str):
-            parts = self.value.split(",")
-        elif isinstance(self.value, list | tuple):
-            parts = list(self.value)
+        parts = self._parts()
         names = [os.fspath(part) for part in parts if isinstance(part, str | os.PathLike) and part]
         if len(names) == len(parts) == 2:
             return corpus(src=names[0], tgt=names[1])

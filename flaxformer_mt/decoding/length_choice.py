@@ -96,7 +96,7 @@ def with_choice(run: RunDirectory, config: DecodingConfig) -> DecodingConfig:
             **{name: check_value(content[name], hints[name], name, "length.json") for name in names}
         )
         if chosen not in CANDIDATES:
-            raise ValueError(f"{chosen} is no candidate")
+            raise ValueError(f"{chosen} isn't among the candidates")
         return chosen.put(config)
 
 
