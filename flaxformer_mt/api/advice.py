@@ -55,7 +55,7 @@ def advice(run: RunDirectory, config: ExperimentConfig) -> Iterator[str]:
     manifest = run.data / INDEX_FILES["data"]
     if exists(manifest):
         with document(manifest, "restore it from a copy") as content:
-            yield from _lengths(content["lengths"])
+            yield from _lengths(content.get("lengths"))
 
 
 def course(scores: Mapping[int, float], metric: str, *, steps: int) -> str:
@@ -85,8 +85,10 @@ def course(scores: Mapping[int, float], metric: str, *, steps: int) -> str:
     )
 
 
-def _lengths(lengths: Mapping[str, Any]) -> Iterator[str]:
+def _lengths(lengths: Mapping[str, Any] | None) -> Iterator[str]:
     """A sentence if validation text is of another length than training text."""
+    if lengths is None:  # of an early manifest
+        return
     train, valid = (lengths[split]["src"]["mean"] for split in ("train", "valid"))
     if max(train, valid) > _OTHER_LENGTH * min(train, valid):
         yield (

@@ -49,19 +49,23 @@ class TrainingText:
     """What a manifest says about the lines of training text."""
 
     together: int | None  # sentences of a line that its model reads together; None: not recorded
-    length_ratio: float  # target tokens for each source token
+    length_ratio: float | None  # target tokens for each source token; None: not recorded
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any]) -> TrainingText:
         """Raises KeyError and the like for a damaged manifest."""
-        lengths = manifest["lengths"]["train"]
-        ratio = lengths["tgt"]["tokens"] / max(1, lengths["src"]["tokens"])
+        ratio = None
+        if "lengths" in manifest:  # early manifests lack them
+            lengths = manifest["lengths"]["train"]
+            ratio = lengths["tgt"]["tokens"] / max(1, lengths["src"]["tokens"])
         return cls(together=_together(manifest.get("sentences")), length_ratio=ratio)
 
     def is_short(self, output: int, source: int) -> bool:
         """Whether an output of so many tokens, for a source of so many, is less than a third as
         long as usual; of a short source every output is long enough."""
-        return source >= JUDGED_FROM and 3 * output < self.length_ratio * source
+        if self.length_ratio is None or source < JUDGED_FROM:
+            return False
+        return 3 * output < self.length_ratio * source
 
 
 def _together(counted: Mapping[str, Any] | None) -> int | None:

@@ -59,7 +59,8 @@ class SourcePreparer:
     language: str  # of the sources: where their sentences end
     trees: bool = False  # outputs are trees and not text
     tags: Set[str] = frozenset()  # that sources may begin with
-    together: int | None = None  # sentences that the model has learnt to read together, if known
+    together: int | None = None  # sentences of a line that is not cut; None: any number
+    known_together: int = 1  # that the model is known to read together
 
     def spell(self, options: SearchOptions, wanted: Sequence[LineOptions]) -> Spelled:
         """What is wanted of all lines, in the target vocabulary. Checks all that can be checked
@@ -139,7 +140,7 @@ class SourcePreparer:
 
         sentences = 1 if self.trees else sentence_count(line, src, self.language, self.tags)
         if sentences <= self._read_together(several):
-            at_risk = sentences > (self.together or 1)
+            at_risk = sentences > self.known_together
             whole = CutLine([Piece(line, "")], sentences, at_risk=at_risk, tokens=len(tokens))
             return whole, [tokens]
         _, pieces, encoded = source_pieces(

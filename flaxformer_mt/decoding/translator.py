@@ -117,6 +117,7 @@ class Translator:
         self.config, self.name, self.shortlist = config, name, shortlist
         self.src_lang, self.tgt_lang, self.training_text = src_lang, tgt_lang, training_text
         self.tags = frozenset(tags) - {""}
+        self._takes_whole_lines = False
         placed = [(whole_on(tree, self.mesh), member) for tree, member in others]
         self.members: tuple[Member, ...] = ((self.params, model), *placed)
         self.max_length = min(member.config.max_length for _, member in self.members)
@@ -232,14 +233,17 @@ class Translator:
         """The same model, which translates and scores a line of several sentences as it is,
         whatever its training text was."""
         other = copy.copy(self)
-        if self.training_text is not None:
-            other.training_text = dataclasses.replace(self.training_text, together=None)
+        other._takes_whole_lines = True
         return other
 
     @property
     def together(self) -> int | None:
-        """The most sentences that a line may have to be translated as a whole; None: unknown, and
-        so any number."""
+        """The most sentences that a line may have to be translated as a whole; None: any number."""
+        return None if self._takes_whole_lines else self._known_together
+
+    @property
+    def _known_together(self) -> int | None:
+        """The most sentences of a line that the model has learnt to read; None: unknown."""
         return None if self.training_text is None else self.training_text.together
 
     @overload
@@ -331,6 +335,7 @@ class Translator:
             trees=self.config.outputs == "trees",
             tags=self.tags,
             together=self.together,
+            known_together=self._known_together or 1,
         )
 
     def compile(

@@ -10,7 +10,10 @@ import pytest
 from flaxformer_mt.bulk.loading import identity
 from flaxformer_mt.bulk.output_errors import OutputError
 from flaxformer_mt.bulk.outputs import Output, opened_sink
+from flaxformer_mt.bulk.translating import TranslateSettings
 from flaxformer_mt.config import DecodingConfig, ModelConfig
+from flaxformer_mt.decoding.options import SearchOptions
+from tests.decoding.no_digits import NoDigits
 
 
 def restarted(path: object) -> Output:
@@ -70,3 +73,11 @@ def test_every_member_of_an_ensemble_decides_and_the_size_of_batches_does_not():
     shortlist = SimpleNamespace(digest="1")
     for changes in ({"beam_size": 2}, {"shortlist": shortlist}, {"together": 2}):
         assert known("float32", **changes) != known("float32")
+
+
+def test_every_option_of_a_search_is_in_the_record_of_an_output():
+    """One that is forgotten there would let a call resume another's output."""
+    recorded = TranslateSettings(search=SearchOptions(several="keep", masks=[NoDigits(())]))
+    names = {field.name for field in dataclasses.fields(SearchOptions)}
+    # The number of a line follows from the input, and sizes of arrays change no output.
+    assert names - recorded.identity().keys() == {"first", "constraint_sizes"}

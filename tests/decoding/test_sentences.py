@@ -193,9 +193,18 @@ def test_a_run_says_what_its_training_text_was(tmp_path):
     del recorded["sentences"]  # as earlier versions wrote it
     place.write_text(json.dumps(recorded))
     assert Translator.load(run.path).together is None
+    del recorded["lengths"]  # as the first versions wrote it
+    place.write_text(json.dumps(recorded))
+    assert Translator.load(run.path).training_text == TrainingText(None, None)
     place.write_text("[]")
     with pytest.raises(RunDirectoryError, match="is not valid"):
         Translator.load(run.path)
+
+
+def test_lines_that_the_model_reads_are_not_at_risk_if_all_are_kept(translator):
+    whole = reading(translator, 2).with_whole_lines()
+    two, three = whole.translate([TWO, THREE])
+    assert not two.at_risk and three.at_risk and not three.by_sentence
 
 
 def test_whole_lines_may_be_asked_for(single):
