@@ -44,7 +44,9 @@ def advice(run: RunDirectory, config: ExperimentConfig) -> Iterator[str]:
     """Sentences about a finished run with these settings. Raises RunDirectoryError."""
     metric = config.training.best_metric
     validations = {
-        report["step"]: report for report in read_metrics(run.metrics) if report["kind"] == "valid"
+        report["step"]: report
+        for report in read_metrics(run.metrics)
+        if report.get("kind") == "valid"
     }
     if without_rank(validations, metric):
         metric = "loss"  # which then decides about checkpoints, too

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from flaxformer_mt.api import say
 from flaxformer_mt.config import ExperimentConfig
-from flaxformer_mt.config.tokenizers import recorded_tokenizer
+from flaxformer_mt.config.tokenizers import validation_tokenizer
 from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.decoding.length_choice import (
     FEWEST,
@@ -42,7 +42,7 @@ def choose_length(run: RunDirectory, config: ExperimentConfig) -> None:
     if exists(run.length_choice):
         run.length_choice.unlink()  # an earlier choice, maybe damaged, must not matter
     translator = Translator.load(run)
-    tokenizer = recorded_tokenizer(config.data)
+    tokenizer = validation_tokenizer(config.data)
 
     def translate(norm: LengthNorm, lines: Sequence[str]) -> list[str]:
         settings = {"length_norm": norm.length_norm, "length_penalty": norm.length_penalty}

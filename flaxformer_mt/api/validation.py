@@ -7,7 +7,7 @@ from typing import Any
 
 from flaxformer_mt.api import say
 from flaxformer_mt.config import DataConfig
-from flaxformer_mt.config.tokenizers import USUAL, recorded_tokenizer, tokenizer_for
+from flaxformer_mt.config.tokenizers import USUAL, tokenizer_for, validation_tokenizer
 from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.decoding.text.translation import Hypothesis, Translation
@@ -36,7 +36,7 @@ def bleu_evaluator(
     Each call gives `show` the step and a few sentences. Several processes share the text.
     """
     config = program.config
-    tokenizer = validation_tokenizer(config.data)
+    tokenizer = announced_tokenizer(config.data)
     sources, references = valid_text(local_copy(run.data))
     settings = dataclasses.replace(
         config.decoding, beam_size=config.training.validate_beam, diverse_groups=1
@@ -64,17 +64,15 @@ def bleu_evaluator(
     return evaluate
 
 
-def validation_tokenizer(data: DataConfig) -> str:
+def announced_tokenizer(data: DataConfig) -> str:
     """How BLEU is tokenised at each of a run's validations; says so if it isn't the usual 13a.
 
     Runs record their choice; those of earlier versions, which don't, keep 13a. Raises ScoringError
     if it can't be used here.
     """
-    tokenizer = recorded_tokenizer(data)
+    tokenizer = validation_tokenizer(data)
     if tokenizer == "none":
         return tokenizer
-    if tokenizer == "auto":
-        tokenizer = USUAL
     Bleu(tokenizer=tokenizer)  # fails now rather than at the first validation
     choice = tokenizer_for(data.tgt_lang)
     if choice.reason and tokenizer == choice.tokenizer:

@@ -63,6 +63,13 @@ def recorded_tokenizer(data: DataConfig) -> str:
     return "none" if data.tokenized else data.bleu_tokenizer
 
 
+def validation_tokenizer(data: DataConfig) -> str:
+    """How BLEU splits a run's validation text: as recorded, and 13a in runs of earlier versions,
+    which don't record a choice."""
+    tokenizer = recorded_tokenizer(data)
+    return USUAL if tokenizer == "auto" else tokenizer
+
+
 def with_tokenizer(data: DataConfig) -> DataConfig:
     """`data` with `bleu_tokenizer` "auto" settled for the target language, as runs record it."""
     if data.bleu_tokenizer != "auto":

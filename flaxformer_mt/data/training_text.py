@@ -33,9 +33,8 @@ def sentence_counts(pairs: TokenPairs, vocabulary: Vocabulary, language: str) ->
     counts: dict[str, int] = {}
     for text in vocabulary.decode([source.tolist() for source in sources]):
         # An unknown token reads "⁇", which would end a sentence.
-        sentences = min(
-            max(1, len(split_sentences(text.replace("⁇", "?x"), language).texts)), _MOST
-        )
+        sentences = len(split_sentences(text.replace("⁇", "x"), language).texts)
+        sentences = min(max(1, sentences), _MOST)
         counts[str(sentences)] = counts.get(str(sentences), 0) + 1
     return {"lines": len(chosen), "by_sentences": dict(sorted(counts.items(), key=_number))}
 

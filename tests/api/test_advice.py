@@ -61,12 +61,13 @@ def told(run):
 
 def test_validations_of_all_starts_count(run):
     reports = [
+        {"step": 10, "loss": 9.5},  # as early versions wrote it
         {"step": 20, "kind": "train", "loss": 9.0},
         {"step": 20, "kind": "valid", "bleu": 10.0},
         {"step": 40, "kind": "valid", "bleu": 11.0},
     ]
     assert told(run) == []
-    run.metrics.write_text("".join(json.dumps(report) + "\n" for report in reports[:2]))
+    run.metrics.write_text("".join(json.dumps(report) + "\n" for report in reports[:3]))
     assert told(run) == []  # one validation shows no course
     run.metrics.write_text("".join(json.dumps(report) + "\n" for report in reports))
     (said,) = told(run)

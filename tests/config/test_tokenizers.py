@@ -6,13 +6,13 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 
 from flaxformer_mt.api.settings import continued, created, settled
-from flaxformer_mt.config import load_config, to_dict, tokenizers
+from flaxformer_mt.config import DataConfig, load_config, to_dict, tokenizers
 from flaxformer_mt.config.languages import (
     base_language,
     is_written_without_blanks,
     target_language_of,
 )
-from flaxformer_mt.config.tokenizers import tokenizer_for
+from flaxformer_mt.config.tokenizers import tokenizer_for, validation_tokenizer
 from flaxformer_mt.rundir.layout import RunDirectory, create
 
 
@@ -116,3 +116,10 @@ def test_a_run_for_another_language_chooses_anew(tmp_path, mecab):
 )
 def test_names_of_targets_tell_their_language(name, source_name, language):
     assert target_language_of(name, source_name) == language
+
+
+def test_validation_of_a_run_that_recorded_no_choice_keeps_the_usual_one():
+    data = DataConfig(tgt_lang="zh")
+    assert data.bleu_tokenizer == "auto" and validation_tokenizer(data) == "13a"
+    assert validation_tokenizer(dataclasses.replace(data, bleu_tokenizer="zh")) == "zh"
+    assert validation_tokenizer(dataclasses.replace(data, tokenized=True)) == "none"

@@ -125,6 +125,29 @@ def test_the_best_comes_first_and_says_whether_it_is_at_its_limit(vocabulary):
     assert (best.score, second_best.score) == pytest.approx((-2.15 * 6 / 23, -1.0 * 6 / 9))
 
 
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (("a", "", "b"), "a b"),
+        (("a", "b", ""), "a b"),
+        (("", "a", "b"), "a b"),
+        (("", "", ""), ""),
+    ],
+)
+def test_a_part_translated_by_nothing_has_no_blank(said, text):
+    class Spelling:
+        def decode(self, rows):
+            return ["".join(map(chr, row)) for row in rows]
+
+    pieces = [Piece("x", " "), Piece("y", " "), Piece("z", "")]
+    outputs = [
+        [Decoded(tokens=tuple(map(ord, part)), log_prob=-1.0, score=-1.0, at_limit=False)]
+        for part in said
+    ]
+    translation = Joiner(Spelling(), CONFIG).join(CutLine(pieces, sentences=3), outputs)
+    assert translation.text == text and translation.by_sentence
+
+
 def test_of_one_piece_the_searchs_own_scores_are_kept(vocabulary):
     outputs = [[decoded(-1.0, 2, at_limit=True), decoded(-2.0, 3)]]
     translation = Joiner(vocabulary, CONFIG).join(CutLine([Piece("x", "")]), outputs)

@@ -35,7 +35,7 @@ from flaxformer_mt.decoding.rounding import one_of_few
 from flaxformer_mt.decoding.top_k import Candidates, Logits, LogProbs, Places, best, take
 
 Continues = Bool[Array, " vocab"]
-"""The types that don't begin a word."""
+"""The types that continue a word: as the next token, they would make a phrase part of one."""
 _BEGINNINGS = 8  # of a phrase that are under way at a time and may go on; the longest ones
 
 

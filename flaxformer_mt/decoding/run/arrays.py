@@ -67,7 +67,7 @@ class Constraints(NamedTuple):
 
     masks: Sequence[MaskArrays | None]  # of `Rules.masks`
     phrases: Phrases | None
-    continues: Continues | None  # with phrases: which of the search's types don't begin a word
+    continues: Continues | None  # with phrases: which of the search's types continue a word
 
     @property
     def is_empty(self) -> bool:

@@ -115,7 +115,7 @@ class BatchDecoder:
 
         An output has at most `max_ratio` times the source's tokens plus `max_extra_tokens`, and at
         most `model.max_length`, end marks included. Sources with `phrases` need `continues`, which
-        says what types don't begin a word, and plain beam search. Raises DecodingError, ValueError
+        says which types continue a word, and plain beam search. Raises DecodingError, ValueError
         without `continues`, and LineError for a source that can have no output.
         """
         limits = self._checked(sources, continues)

@@ -92,7 +92,7 @@ class SearchNumbers(NamedTuple):
     temperature: Any = 1.0  # of sampling
     top_p: Any = 1.0
     masks: tuple[Any, ...] = ()  # `MaskArrays.shared` of each of `Rules.masks`
-    continues: Any = None  # with phrases that must occur: the types that don't begin a word
+    continues: Any = None  # with phrases that must occur: the types that continue a word
 
     def penalty(self, length: Any) -> Any:
         """The length penalty of outputs of `length` tokens."""

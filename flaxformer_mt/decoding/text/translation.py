@@ -102,15 +102,17 @@ class Joiner:
     def _hypothesis(self, pieces: Sequence[Piece], parts: Sequence[Decoded]) -> Hypothesis:
         texts = self.vocabulary.decode([part.tokens for part in parts])
         # A part that is translated by nothing has no blank of its own.
-        glued = [
-            text + (piece.glue if self.blanks else "")
+        spoken = [
+            (text, piece.glue if self.blanks else "")
             for text, piece in zip(texts, pieces, strict=True)
-            if text or len(pieces) == 1
+            if text
         ]
+        joined = "".join(text + glue for text, glue in spoken[:-1])
+        last = spoken[-1][0] if spoken else ""
         tokens = list(itertools.chain.from_iterable((*part.tokens, EOS) for part in parts))[:-1]
         return Hypothesis(
             # Byte pieces can spell a line break, which would shift every line after it.
-            text=_joined(glued).replace("\r", " ").replace("\n", " "),
+            text=(joined + last).replace("\r", " ").replace("\n", " "),
             tokens=tuple(tokens),
             log_prob=sum(part.log_prob for part in parts),
             score=parts[0].score if len(parts) == 1 else self._score(parts, tokens),
@@ -138,13 +140,6 @@ class Joiner:
         weights = np.exp(log_probs - log_probs.max())
         gains: np.ndarray = chrf([hypothesis.text for hypothesis in hypotheses]) @ weights
         return gains
-
-
-def _joined(parts: Sequence[str]) -> str:
-    """Several parts without a blank after the last; a single one as it is."""
-    return (
-        parts[0] if len(parts) == 1 and not parts[0].endswith(" ") else "".join(parts).rstrip(" ")
-    )
 
 
 def chrf(texts: Sequence[str]) -> Float[np.ndarray, "hypothesis reference"]:
