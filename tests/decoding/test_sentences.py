@@ -88,7 +88,13 @@ def test_a_tag_is_read_before_every_sentence(translator):
         tags=["<2de>", ""],
         training_text=TrainingText(1, 1.0),
     )
-    line, *alone = tagged.translate([f"<2de> {TWO}", *(f"<2de> {text}" for text in SENTENCES[:2])])
+    encode = translator.vocabularies.src.encode
+    with_tags = [f"<2de> {text}" for text in SENTENCES[:2]]
+    (tokens,) = encode([f"<2de> {TWO}"])
+    _, of_pieces = tagged._preparer.cut(f"<2de> {TWO}", tokens, "auto")
+    assert of_pieces == encode(with_tags)
+
+    line, *alone = tagged.translate([f"<2de> {TWO}", *with_tags])
     assert line.by_sentence
     assert line.text == " ".join(part.text for part in alone)
     (scored,) = tagged.score([(f"<2de> {TWO}", line.tokens)])
