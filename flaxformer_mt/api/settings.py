@@ -21,7 +21,7 @@ from flaxformer_mt.config import (
 )
 from flaxformer_mt.config.languages import base_language
 from flaxformer_mt.config.load import Draft, apply_overrides, built_in_names, refuse_unused
-from flaxformer_mt.config.presets import TYPICAL
+from flaxformer_mt.config.presets import TYPICAL, fitting_shapes, with_fitting_shapes
 from flaxformer_mt.config.tokenizers import with_tokenizer
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory, has_record
@@ -146,7 +146,11 @@ class SettingsRequest:
             raise ConfigError(f"{self.run}: no run here yet: give --config FILE[:VARIANT]")
         source = RunDirectory(as_path(self.init_from))
         recorded = config_of(source)
-        return with_own_tokenizer(changed(source, recorded, self.overrides), recorded)
+        config = with_own_tokenizer(changed(source, recorded, self.overrides), recorded)
+        named = {override.partition("=")[0] for override in self.overrides}
+        if "data.batch.max_shapes" in named:
+            return with_fitting_shapes(config, None)
+        return _with_fewer_shapes(config)
 
 
 def settled(
@@ -176,6 +180,14 @@ def with_own_tokenizer(new: ExperimentConfig, source: ExperimentConfig) -> Exper
     if base_language(new.data.tgt_lang) == base_language(source.data.tgt_lang):
         return new
     return dataclasses.replace(new, data=dataclasses.replace(new.data, bleu_tokenizer="auto"))
+
+
+def _with_fewer_shapes(config: ExperimentConfig) -> ExperimentConfig:
+    """The settings of a run that starts from another's weights: its training may be too short to
+    repay as many shapes."""
+    shapes = min(config.data.batch.max_shapes, fitting_shapes(config))
+    batch = dataclasses.replace(config.data.batch, max_shapes=shapes)
+    return dataclasses.replace(config, data=dataclasses.replace(config.data, batch=batch))
 
 
 def created(config: ExperimentConfig) -> ExperimentConfig:

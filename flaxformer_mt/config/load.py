@@ -32,7 +32,7 @@ from flaxformer_mt.config.freeze import (
 )
 from flaxformer_mt.config.kinds import CorpusKind, CorpusSource
 from flaxformer_mt.config.languages import assumed
-from flaxformer_mt.config.presets import TYPICAL, sized
+from flaxformer_mt.config.presets import TYPICAL, sized, with_fitting_shapes
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig, ExperimentConfig
 from flaxformer_mt.errors import nearest
 
@@ -108,6 +108,7 @@ class Draft:
     ) -> ExperimentConfig:
         """The frozen config, with arguments as of `load_config`. Raises ConfigError."""
         frozen = _with_position_scale(freeze(self._sized(recorded, count), self.spec), recorded)
+        frozen = with_fitting_shapes(frozen, recorded)
         if recorded is not None:
             frozen = _ordered_as(recorded, frozen)
         refuse_unused(frozen, self.overrides, self.spec, recorded=recorded)

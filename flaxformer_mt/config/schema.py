@@ -269,7 +269,10 @@ class BatchConfig:
         25_000, "most positions per side in a global batch (paper: about 25,000)", minimum=1
     )
     max_shapes: int = setting(
-        16, "bucket: at most this many batch shapes, each compiled once", minimum=1
+        16,
+        "bucket: at most this many batch shapes, each compiled once (0: as many as the length of "
+        "the training repays, chosen when the run is created)",
+        minimum=0,
     )
     src_length: int = setting(
         0, "pack: source positions per row (0: chosen for the corpus)", minimum=0

@@ -83,6 +83,7 @@ class Training:
         self.pending: _Dispatched | None = None
         self.measured = 0  # steps of this start
         self.due = Due()
+        self.compiled: set[Shape] = set()  # for which a step was compiled in this start
 
     def run(self) -> Status:
         try:
@@ -168,14 +169,25 @@ class Training:
             self.state = state
             return
 
-        with self.clock("compile"), self.window.paused(), self.telemetry.doing("compiling"):
-            shapes = self.batches.shape_ahead(), self.batches.shapes, self.validation_shapes
+        shapes = self.batches.shape_ahead(), self.batches.shapes, self.validation_shapes
+        with self.clock("compile"), self.window.paused(), self.compiling(shapes[0]):
             with self.program.compiling(*shapes):
                 self.state = self.program.init() if state is None else state
         if state is None and self.initial_params is not None:
             self.state = with_params(self.state, self.initial_params())
             # From here on a restart doesn't need the other run.
             self.save({}, "start")
+
+    def compiling(self, shape: Shape) -> contextlib.AbstractContextManager[None]:
+        """Says so, unless the step for this shape of batch (of all processes) is compiled."""
+        if shape in self.compiled:
+            return contextlib.nullcontext()
+        shapes = len(self.batches.shapes)
+        if self.program.compiles_ahead:
+            self.compiled.update(self.batches.shapes)
+            return self.telemetry.doing(f"compiling for {shapes} shapes of batches")
+        self.compiled.add(shape)
+        return self.telemetry.doing(f"compiling {len(self.compiled)} of {shapes}")
 
     def one_step(self) -> None:
         """The next batch, the step on it, and meanwhile the metrics of the step before."""
@@ -185,6 +197,7 @@ class Training:
         waited_before = self.batches.seconds_waited
         compilations_before = self.program.compilations()
         with self.clock("data"):
+            shape = self.batches.shape_ahead()
             batch, position = next(self.batches)
             # A wait that ends while the devices still compute costs nothing.
             if self.pending is not None and not self.pending.metrics["loss"].is_ready():
@@ -192,7 +205,7 @@ class Training:
         self.window.waited(self.batches.seconds_waited - waited_before)
 
         dispatch_start = time.perf_counter()
-        with self.clock("steps"), self.profiler.step(self.step + 1):
+        with self.clock("steps"), self.profiler.step(self.step + 1), self.compiling(shape):
             self.state, metrics = self.program.train_step(self.state, batch)
             if self.program.compilations() > compilations_before:
                 self.clock.kind = "compile"

@@ -63,6 +63,11 @@ class Program:
     lower_train_step: Callable[[Shape], Lowered]  # for one shape of batch; nothing is computed
     lower_eval_step: Callable[[Shape], Lowered]  # of the parameters that are validated
 
+    @property
+    def compiles_ahead(self) -> bool:
+        """Whether all shapes are compiled before the first step, and not each when it comes."""
+        return bool(self.mesh.devices.flat[0].platform != "cpu")
+
     @contextlib.contextmanager
     def compiling(
         self, first: Shape, trained: Iterable[Shape], validated: Iterable[Shape]
@@ -74,7 +79,7 @@ class Program:
         seconds for each and compiles only the first here.
         """
         steps = [functools.partial(self.lower_train_step, first)]
-        if self.mesh.devices.flat[0].platform != "cpu":
+        if self.compiles_ahead:
             remaining = sorted({*trained} - {first})
             steps += [functools.partial(self.lower_train_step, shape) for shape in remaining]
             steps += [functools.partial(self.lower_eval_step, shape) for shape in {*validated}]
