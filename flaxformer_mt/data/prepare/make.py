@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.corpus.paths import reaching
-from flaxformer_mt.data.prepare import manifest as manifests
+from flaxformer_mt.data.prepare import first_look, manifest as manifests
 from flaxformer_mt.data.prepare.encode import EncodingSettings
 from flaxformer_mt.data.prepare.encode_corpora import Account, encode_corpora, require_pairs
 from flaxformer_mt.data.prepare.filters import script_of, share_in_script
@@ -185,6 +185,8 @@ class _Preparation:
         config, say = self.config, self.say
         # Before any training text is read or made: that takes hours, and this a moment.
         check_inputs(config)
+        for note in first_look.notes(config):
+            say(f"warning: {note}")
         inputs = self._described_inputs()
         self._aside.mkdir(parents=True)
 
