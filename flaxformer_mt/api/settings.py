@@ -20,7 +20,13 @@ from flaxformer_mt.config import (
     to_dict,
 )
 from flaxformer_mt.config.languages import base_language
-from flaxformer_mt.config.load import Draft, apply_overrides, built_in_names, refuse_unused
+from flaxformer_mt.config.load import (
+    Draft,
+    apply_overrides,
+    built_in_names,
+    refuse_unused,
+    with_minutes_of,
+)
 from flaxformer_mt.config.presets import TYPICAL
 from flaxformer_mt.config.tokenizers import with_tokenizer
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
     from flaxformer_mt.parallel.processes import Processes
 
 Overrides: TypeAlias = Mapping[str, Any] | Sequence[str]
+_LENGTH = 24  # tokens of a sentence, until text is measured
 
 
 def load_config(
@@ -76,7 +83,17 @@ def sized_for_text(draft: Draft, recorded: ExperimentConfig | None = None) -> Ex
         sized_by.append(f"sizes for {pairs:,} pairs{remark}")
         return pairs
 
-    config = draft.settled(recorded=recorded, count=count, say=say)
+    def pace(config: ExperimentConfig) -> int:
+        from flaxformer_mt.api.speed import measured_pacing  # imports JAX
+        from flaxformer_mt.data.prepare.sample import count_pairs
+
+        valid_pairs = count_pairs(config.data, "valid")
+        pacing = measured_pacing(config, length=_LENGTH, validation_positions=_LENGTH * valid_pairs)
+        minutes = config.training.minutes
+        say(pacing.describe(minutes))
+        return pacing.steps_in(minutes)
+
+    config = draft.settled(recorded=recorded, count=count, pace=pace, say=say)
     if config.sizes == "corpus":
         say(f"sizes for {TYPICAL:,} pairs, since no corpus is given: set data.train=SRC,TGT")
     elif sized_by:
@@ -96,7 +113,7 @@ def changed(
         return recorded
     thawed = thaw(recorded)
     apply_overrides(thawed, overrides)
-    config = freeze(thawed, str(run.config_file))
+    config = with_minutes_of(recorded, freeze(thawed, str(run.config_file)), str(run))
     refuse_unused(config, overrides, str(run), recorded=recorded)
     return config
 

@@ -13,7 +13,7 @@ import traceback
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from ml_collections import ConfigDict
 
@@ -35,6 +35,9 @@ from flaxformer_mt.config.languages import assumed
 from flaxformer_mt.config.presets import TYPICAL, sized
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig, ExperimentConfig
 from flaxformer_mt.errors import nearest
+
+# The training steps for the `training.minutes` of a config whose other sizes are settled.
+Pace: TypeAlias = Callable[[ExperimentConfig], int]
 
 # In a wheel the config files lie inside the package; in a checkout beside it.
 BUILT_IN = [parent / "configs" for parent in Path(__file__).parents[1:3]]
@@ -66,17 +69,19 @@ def load_config(
     *,
     recorded: ExperimentConfig | None = None,
     count: Callable[[DataConfig], int] | None = None,
+    pace: Pace | None = None,
     say: Callable[[str], None] | None = None,
 ) -> ExperimentConfig:
     """The frozen config of `FILE[:variant]` with overrides, `a.b=value` or `{"a.b": value}`.
 
     `recorded` is the config of a run to resume; settings that it has may be unused. With `sizes` =
     "corpus", the settings of `sized` that neither file nor overrides set are as recorded, or chosen
-    for the `count` of pairs, else for `TYPICAL` pairs. `say` gets a sentence if the text's
+    for the `count` of pairs, else for `TYPICAL` pairs. `pace` turns `training.minutes` into steps
+    of the config that it gets. `say` gets a sentence if the text's
     languages are assumed. Raises ConfigError, which names file or override, key and nearest valid
     name.
     """
-    return Draft.of(spec, overrides).settled(recorded=recorded, count=count, say=say)
+    return Draft.of(spec, overrides).settled(recorded=recorded, count=count, pace=pace, say=say)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,12 +109,14 @@ class Draft:
         *,
         recorded: ExperimentConfig | None = None,
         count: Callable[[DataConfig], int] | None = None,
+        pace: Pace | None = None,
         say: Callable[[str], None] | None = None,
     ) -> ExperimentConfig:
         """The frozen config, with arguments as of `load_config`. Raises ConfigError."""
-        frozen = _with_position_scale(freeze(self._sized(recorded, count), self.spec), recorded)
+        sized_config = self._sized(recorded, count, pace)
+        frozen = _with_position_scale(freeze(sized_config, self.spec), recorded)
         if recorded is not None:
-            frozen = _ordered_as(recorded, frozen)
+            frozen = with_minutes_of(recorded, _ordered_as(recorded, frozen), self.spec)
         refuse_unused(frozen, self.overrides, self.spec, recorded=recorded)
 
         if say is not None and recorded is None:
@@ -121,10 +128,15 @@ class Draft:
         return frozen
 
     def _sized(
-        self, recorded: ExperimentConfig | None, count: Callable[[DataConfig], int] | None
+        self,
+        recorded: ExperimentConfig | None,
+        count: Callable[[DataConfig], int] | None,
+        pace: Pace | None,
     ) -> ConfigDict:
         """The config with sizes for the text, if it leaves them to the text."""
         config = copy.deepcopy(self.config)
+        if recorded is None:
+            self._refuse_minutes()
         if config.sizes != "corpus":
             return config
         _put(config, sized(TYPICAL), self.free)
@@ -133,9 +145,27 @@ class Draft:
             config.sizes = recorded.sizes
         elif count is not None and config.data.train:
             data = freeze(config, self.spec).data
-            _put(config, sized(count(data), (data.src_lang, data.tgt_lang)), self.free)
+            size, languages = count(data), (data.src_lang, data.tgt_lang)
+            _put(config, sized(size, languages), self.free)
             config.sizes = "given"
+            if config.training.minutes and pace is not None:
+                steps = pace(freeze(config, self.spec))
+                _put(config, sized(size, languages, steps=steps), self.free)
         return config
+
+    def _refuse_minutes(self) -> None:
+        """Raises ConfigError for `training.minutes` of a new run that can't decide its steps."""
+        if not self.config.training.minutes:
+            return
+        if self.config.sizes != "corpus":
+            raise ConfigError(
+                f"{self.spec}: 'training.minutes' needs the config `files` without a variant "
+                "(sizes=corpus); with other configs set 'training.steps'"
+            )
+        if "training.steps" not in self.free:
+            raise ConfigError(
+                f"{self.spec}: 'training.minutes' chooses 'training.steps': set one of them"
+            )
 
 
 def _of_file(spec: str) -> ConfigDict:
@@ -216,6 +246,24 @@ def _ordered_as(recorded: ExperimentConfig, config: ExperimentConfig) -> Experim
     places = {corpus.name: place for place, corpus in enumerate(recorded.data.train)}
     train = sorted(config.data.train, key=lambda corpus: places.get(corpus.name, len(places)))
     return dataclasses.replace(config, data=dataclasses.replace(config.data, train=tuple(train)))
+
+
+def with_minutes_of(
+    recorded: ExperimentConfig, config: ExperimentConfig, origin: str
+) -> ExperimentConfig:
+    """The config with the `training.minutes` of an existing run, whose steps it has chosen.
+
+    Raises ConfigError for others: only a new run's steps are chosen.
+    """
+    before, now = recorded.training.minutes, config.training.minutes
+    if now not in (0, before):
+        raise ConfigError(
+            f"{origin}: 'training.minutes' = {now:g} counts when a run is created, and this run "
+            f"has its {recorded.training.steps:,} steps: change 'training.steps', or start a new "
+            "--workdir"
+        )
+    training = dataclasses.replace(config.training, minutes=before)
+    return dataclasses.replace(config, training=training)
 
 
 def refuse_unused(

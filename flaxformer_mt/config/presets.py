@@ -19,11 +19,15 @@ _MANY_CHARACTERS: dict[str, Any] = {
 }
 
 
-def sized(pairs: int, languages: tuple[str, str] = ("", "")) -> dict[str, Any]:
+def sized(
+    pairs: int, languages: tuple[str, str] = ("", ""), *, steps: int | None = None
+) -> dict[str, Any]:
     """Settings for a training corpus of this many pairs in two languages, by dotted key.
 
     Below 50,000 pairs, a model that two CPU cores train in minutes; from a million on, the paper's
     base model. The vocabulary's size gives way to text that yields fewer or needs more types.
+    `steps`, if given, replaces the number that the text would have; warm-up, validation and saving
+    follow it.
     """
     settings: dict[str, Any] = {"data.vocabulary.soft_size": True}
     if pairs < _LITTLE:
@@ -34,7 +38,21 @@ def sized(pairs: int, languages: tuple[str, str] = ("", "")) -> dict[str, Any]:
         settings |= _MANY_CHARACTERS
         if pairs < _MUCH:
             settings["data.vocabulary.size"] = 4000 if pairs < _LITTLE else 16_000
-    return settings
+    return settings if steps is None else settings | _lasting(steps, settings)
+
+
+def _lasting(steps: int, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings that hang on `steps`: each in proportion, but a warm-up isn't longer."""
+    before = settings.get("training.steps", 100_000)
+    warmup = settings.get("training.schedule.warmup_steps", 4000)
+    validate_every = settings.get("training.validate_every", 1500)
+    save_every = settings.get("training.save_every", 1500)
+    return {
+        "training.steps": steps,
+        "training.schedule.warmup_steps": max(1, min(warmup, warmup * steps // before)),
+        "training.validate_every": max(1, validate_every * steps // before),
+        "training.save_every": max(1, save_every * steps // before),
+    }
 
 
 def _small(pairs: int) -> dict[str, Any]:

@@ -383,6 +383,12 @@ class TrainingConfig:
         resume=True,
         minimum=1,
     )
+    minutes: float = operational(
+        0.0,
+        "config `files`: choose `steps`, when a run is created, so that `train` takes about this "
+        "long on this machine, with preparation, compiling and validation (0: by the text)",
+        minimum=0,
+    )
     label_smoothing: float = setting(
         0.1, "epsilon_ls, spread evenly over all other types", minimum=0, below=1
     )

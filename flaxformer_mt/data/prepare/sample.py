@@ -45,9 +45,10 @@ def check_inputs(config: DataConfig) -> None:
     count_pairs(config)
 
 
-def count_pairs(config: DataConfig) -> int:
-    """How many pairs there are to train on, before filters, without sets of TFDS or the hub."""
-    return _count("train", config, most=ENOUGH)
+def count_pairs(config: DataConfig, split: str = "train") -> int:
+    """How many pairs a split has, "train" or "valid": before filters, without sets of TFDS or the
+    hub. Raises as `check_inputs`."""
+    return _count(split, config, most=ENOUGH)
 
 
 def _count(split: str, config: DataConfig, most: int | None) -> int:
