@@ -30,13 +30,13 @@ class Trial:
     compile_seconds: float
     step_seconds: float
     steps: int  # of which `step_seconds` is the best
-    mean_seconds: float  # of these steps
     loss: float
     arguments: int  # state and batch
     temporary: int
     peak: int | None  # the compiler's
     in_use: int | None  # at most, as the device counts it
     limit: int | None
+    mean_seconds: float = math.nan  # of a step
 
 
 def try_step(
