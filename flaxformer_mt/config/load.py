@@ -13,7 +13,7 @@ import traceback
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ml_collections import ConfigDict
 
@@ -32,9 +32,11 @@ from flaxformer_mt.config.freeze import (
 )
 from flaxformer_mt.config.kinds import CorpusKind, CorpusSource
 from flaxformer_mt.config.languages import assumed
-from flaxformer_mt.config.presets import TYPICAL, sized
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig, ExperimentConfig
 from flaxformer_mt.errors import nearest
+
+if TYPE_CHECKING:
+    from flaxformer_mt.config.sizes import TextSize
 
 # The training steps for the `training.minutes` of a config whose other sizes are settled.
 Pace: TypeAlias = Callable[[ExperimentConfig], int]
@@ -68,7 +70,7 @@ def load_config(
     overrides: Sequence[str] | Mapping[str, Any] = (),
     *,
     recorded: ExperimentConfig | None = None,
-    count: Callable[[DataConfig], int] | None = None,
+    measure: Callable[[DataConfig], TextSize] | None = None,
     pace: Pace | None = None,
     say: Callable[[str], None] | None = None,
 ) -> ExperimentConfig:
@@ -76,17 +78,17 @@ def load_config(
 
     `recorded` is the config of a run to resume; settings that it has may be unused. With `sizes` =
     "corpus", the settings of `sized` that neither file nor overrides set are as recorded, or chosen
-    for the `count` of pairs, else for `TYPICAL` pairs. `pace` turns `training.minutes` into steps
-    of the config that it gets. `say` gets a sentence if the text's
+    for what text there is to `measure`, else for `sizes.TYPICAL`. `pace` turns `training.minutes`
+    into steps of the config that it gets. `say` gets a sentence if the text's
     languages are assumed. Raises ConfigError, which names file or override, key and nearest valid
     name.
     """
-    return Draft.of(spec, overrides).settled(recorded=recorded, count=count, pace=pace, say=say)
+    return Draft.of(spec, overrides).settled(recorded=recorded, measure=measure, pace=pace, say=say)
 
 
 @dataclasses.dataclass(frozen=True)
 class Draft:
-    """The settings of `FILE[:variant]` with overrides, before text has been counted.
+    """The settings of `FILE[:variant]` with overrides, before text has been measured.
 
     The file has run once, and `settled` may be called later, or not at all.
     """
@@ -108,12 +110,12 @@ class Draft:
         self,
         *,
         recorded: ExperimentConfig | None = None,
-        count: Callable[[DataConfig], int] | None = None,
+        measure: Callable[[DataConfig], TextSize] | None = None,
         pace: Pace | None = None,
         say: Callable[[str], None] | None = None,
     ) -> ExperimentConfig:
         """The frozen config, with arguments as of `load_config`. Raises ConfigError."""
-        sized_config = self._sized(recorded, count, pace)
+        sized_config = self._sized(recorded, measure, pace)
         frozen = _with_position_scale(freeze(sized_config, self.spec), recorded)
         if recorded is not None:
             frozen = with_minutes_of(recorded, _ordered_as(recorded, frozen), self.spec)
@@ -130,7 +132,7 @@ class Draft:
     def _sized(
         self,
         recorded: ExperimentConfig | None,
-        count: Callable[[DataConfig], int] | None,
+        measure: Callable[[DataConfig], TextSize] | None,
         pace: Pace | None,
     ) -> ConfigDict:
         """The config with sizes for the text, if it leaves them to the text."""
@@ -139,18 +141,21 @@ class Draft:
             self._refuse_minutes()
         if config.sizes != "corpus":
             return config
-        _put(config, sized(TYPICAL), self.free)
+        from flaxformer_mt.config.sizes import TYPICAL, sized
+
+        own_steps = None if "training.steps" in self.free else config.training.steps
+        _put(config, sized(TYPICAL, steps=own_steps), self.free)
         if recorded is not None:
             _put(config, flatten(recorded), self.free)
             config.sizes = recorded.sizes
-        elif count is not None and config.data.train:
+        elif measure is not None and config.data.train:
             data = freeze(config, self.spec).data
-            size, languages = count(data), (data.src_lang, data.tgt_lang)
-            _put(config, sized(size, languages), self.free)
+            text, languages = measure(data), (data.src_lang, data.tgt_lang)
+            _put(config, sized(text, languages, steps=own_steps), self.free)
             config.sizes = "given"
             if config.training.minutes and pace is not None:
                 steps = pace(freeze(config, self.spec))
-                _put(config, sized(size, languages, steps=steps), self.free)
+                _put(config, sized(text, languages, steps=steps), self.free)
         return config
 
     def _refuse_minutes(self) -> None:
@@ -195,6 +200,8 @@ def _of_file(spec: str) -> ConfigDict:
 
 def _free_sizes(config: ConfigDict, overrides: Sequence[str] | Mapping[str, Any]) -> frozenset[str]:
     """The keys of `sized` that neither the config's file nor an override sets."""
+    from flaxformer_mt.config.sizes import TYPICAL, sized
+
     overridden = {override.partition("=")[0] for override in overrides}
     free = {
         key

@@ -562,7 +562,7 @@ class ExperimentConfig:
     sizes: Literal["given", "corpus"] = operational(
         "given",
         "corpus: choose the model, vocabulary, batch, step and patience settings left at their "
-        "defaults by the number of training pairs, once, when the run is created",
+        "defaults by the amount of training text, once, when the run is created",
     )
     model: ModelConfig = setting(ModelConfig, "")
     data: DataConfig = setting(DataConfig, "")

@@ -4,27 +4,29 @@ import pytest
 
 from flaxformer_mt.api.speed import FEWEST, Pacing, measured_pacing
 from flaxformer_mt.config import load_config
+from flaxformer_mt.config.sizes import TextSize
 
-PACING = Pacing(step=0.25, compiling=40, validation=5, validations=8, checkpoints=50, spent=10)
+PACING = Pacing(step=0.25, compiling=40, validation=5, spent=10)
 
 
 def test_steps_fill_the_time_that_everything_else_leaves():
     for minutes in (5, 20, 300):
-        seconds = PACING.beside + PACING.steps_in(minutes) * PACING.step
+        steps = PACING.steps_in(minutes)
+        seconds = PACING.seconds_beside(steps) + steps * PACING.step
         assert 0.9 * 60 * minutes < seconds <= 60 * minutes
-    assert PACING.describe(20).startswith("20 minutes: 4,")
+    assert PACING.describe(20).startswith("20 minutes: 4,0")
 
 
 def test_too_short_a_time_gives_the_fewest_steps_and_says_what_they_take():
     assert PACING.steps_in(1) == FEWEST
-    assert PACING.describe(1).endswith("the fewest steps, 100, take about 2 minutes")
+    assert PACING.describe(1).endswith("these fewest steps take about 2 minutes")
 
 
 def test_a_pace_is_measured_by_real_steps():
     config = load_config(
         "quickstart", ["model.d_model=16", "model.d_ff=16", "data.batch.tokens=64"]
     )
-    pacing = measured_pacing(config, length=8, validation_positions=640)
+    text = TextSize(tokens=400, pairs=50)  # four words a side, 1.7 pieces each, and an end mark
+    pacing = measured_pacing(config, text, TextSize(tokens=640, pairs=80))
     assert 0 < pacing.step < pacing.spent and pacing.compiling > 0
-    assert pacing.validation == pytest.approx(10 * (3.2 + 1 / 3) * pacing.step)
-    assert pacing.validations == 1 + 1300 // 650
+    assert pacing.validation == pytest.approx(80 * 8 / 64 * (3.2 + 1 / 3) * pacing.step)

@@ -3,17 +3,18 @@
 import pytest
 
 from flaxformer_mt.config import ConfigError, load_config
-from tests.config.test_load import TEXT, for_pairs
+from flaxformer_mt.config.sizes import LITTLE, TextSize
+from tests.config.test_load import TEXT, for_tokens
 
 
 def lasting(minutes, *overrides, recorded=None):
-    """The config `files` for 20,000 pairs on a machine that does 50 steps a minute."""
+    """The config `files` for little text on a machine that does 50 steps a minute."""
     settings = [*TEXT, f"training.minutes={minutes}", *overrides]
     return load_config(
         "files",
         settings,
         recorded=recorded,
-        count=lambda data: 20_000,
+        measure=lambda data: TextSize(LITTLE),
         pace=lambda config: int(50 * config.training.minutes),
     )
 
@@ -23,17 +24,25 @@ def test_minutes_choose_the_steps_and_what_hangs_on_them():
     assert (short.minutes, short.steps, long.steps) == (10, 500, 5000)
     for training in (short, long):
         assert training.schedule.warmup_steps < training.steps / 2
-        assert training.patience * training.validate_every <= 2 * training.steps
+        assert training.patience * training.validate_every < training.steps / 2
     assert short.save_every < long.save_every
-    assert lasting(10).model == for_pairs(20_000).model
+    assert lasting(10).model == for_tokens(LITTLE).model
+
+
+def test_what_hangs_on_steps_follows_the_user_s_steps_too():
+    chosen = lasting(10).training
+    given = for_tokens(LITTLE, "training.steps=500").training
+    assert given.steps == chosen.steps == 500
+    assert given.schedule.warmup_steps == chosen.schedule.warmup_steps == 150
+    assert (given.save_every, given.validate_every) == (chosen.save_every, chosen.validate_every)
 
 
 def test_a_run_keeps_the_steps_that_its_minutes_chose():
     """Also on another machine, or resumed without the minutes."""
     begun = lasting(10)
     assert lasting(10, recorded=begun) == begun
-    assert for_pairs(20_000, recorded=begun) == begun
-    assert for_pairs(20_000, "training.steps=900", recorded=begun).training.steps == 900
+    assert for_tokens(LITTLE, recorded=begun) == begun
+    assert for_tokens(LITTLE, "training.steps=900", recorded=begun).training.steps == 900
     with pytest.raises(ConfigError, match="'training.minutes' = 20 counts when a run is created"):
         lasting(20, recorded=begun)
 
