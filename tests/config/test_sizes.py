@@ -1,7 +1,9 @@
 """Sizes by the amount of text: smooth, sensible at both ends, and within what was measured."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -119,6 +121,19 @@ def test_every_size_has_a_reason():
         lines = [as_line(size) for size in sizes(text)]
         assert all(len(line.partition(": ")[2]) > 10 for line in lines)
     assert "model.d_model = 512: 128 at 270,000 tokens, x tokens^0.28 to 512" in "\n".join(lines)
+
+
+def test_the_table_of_the_page_is_what_is_chosen():
+    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
+    rows = re.findall(r"^\| ([\d,]+)[^|]*\| [^|]* \| (\d) \+ (\d) \|(.*)\|$", page, re.MULTILINE)
+    assert len(rows) == 5
+    for tokens, encoder, decoder, others in rows:
+        chosen = sized(TextSize(int(tokens.replace(",", ""))))
+        stated = [float(number.replace(",", "")) for number in others.split("|")]
+        keys = ("model.d_model", "model.dropout", "data.vocabulary.size", "data.batch.tokens")
+        assert stated == [chosen[key] for key in (*keys, "training.steps")]
+        layers = chosen["model.encoder_layers"], chosen["model.decoder_layers"]
+        assert layers == (int(encoder), int(decoder))
 
 
 def test_very_little_and_very_much_text_have_a_remark():
