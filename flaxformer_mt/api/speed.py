@@ -12,7 +12,7 @@ from flaxformer_mt.config import ExperimentConfig, expected_types
 from flaxformer_mt.config.schema import MeshConfig
 from flaxformer_mt.config.sizes import TextSize, pieces_per_word, save_every, validate_every
 from flaxformer_mt.data.plan import Shape
-from flaxformer_mt.parallel.process_settings import make_deterministic
+from flaxformer_mt.parallel.process_settings import make_deterministic, share_one_heap
 from flaxformer_mt.training.program import Program, build
 from flaxformer_mt.training.try_step import try_step
 
@@ -80,6 +80,8 @@ def measured_pacing(config: ExperimentConfig, text: TextSize, valid: TextSize) -
     `training.program.build` and a step raise.
     """
     begin = time.perf_counter()
+    if not jax.distributed.is_initialized():
+        share_one_heap()  # as training does, and too late once a device has been used
     if config.training.deterministic:
         make_deterministic()  # before a device is asked for
     length = min(positions_of_pair(text, config), config.model.max_length)
