@@ -10,18 +10,28 @@ import jax
 
 from flaxformer_mt.config import ExperimentConfig, expected_types
 from flaxformer_mt.config.schema import MeshConfig
-from flaxformer_mt.config.sizes import TextSize, pieces_per_word, save_every, validate_every
+from flaxformer_mt.config.sizes import (
+    TextSize,
+    max_shapes,
+    pieces_per_word,
+    save_every,
+    validate_every,
+)
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.parallel.process_settings import make_deterministic, share_one_heap
 from flaxformer_mt.training.program import Program, build
 from flaxformer_mt.training.try_step import try_step
 
 _SECONDS = 3.0  # of steps that are timed
-_STARTING = 10.0  # seconds: Python, JAX, reading and preparing text of some megabytes
+_STARTING = 10.0  # seconds: Python, JAX, the model
+# Seconds for a million tokens: to measure and read them, learn a vocabulary, and encode them.
+# 200,000 pairs of Europarl, some 10 million tokens, are encoded in 12.4 s (docs/data.md).
+_PREPARING = 2.0
 # Validation beside training, by position: decoding token by token. Multi30k's 1,014 pairs took as
 # long as 32 steps of 2,048 positions, ten of which would hold them.
 _DECODING = 3.2
 _SAVING = 1.2  # steps that a checkpoint delays
+_VALIDATION_PROGRAMS = 2  # the loss and decoding
 _SAFETY = 0.95  # of the time: it may be exceeded by as much as it is missed
 _WORDS, _VALID_PAIRS = 20, 2000  # of a sentence, and of validation text, where it isn't measured
 FEWEST = 100  # steps, whatever they take: fewer teach nothing
@@ -32,18 +42,21 @@ class Pacing:
     """What a step and everything else of a training take on this machine, in seconds."""
 
     step: float
-    compiling: float  # all shapes, and validation's programs
+    compiling: float  # one program: a shape's step, or one of validation's
     validation: float  # one
     spent: float  # on measuring
+    text: TextSize  # which is trained on
 
     def seconds_beside(self, steps: int) -> float:
         """What a training of so many steps takes beside them."""
         validations = math.ceil(steps / validate_every(steps))
         checkpoints = steps // save_every(steps)
+        programs = max_shapes(self.text, steps) + _VALIDATION_PROGRAMS
         return (
             _STARTING
+            + self.text.tokens / 1e6 * _PREPARING
             + self.spent
-            + self.compiling
+            + programs * self.compiling
             + validations * self.validation
             + checkpoints * _SAVING * self.step
         )
@@ -89,17 +102,16 @@ def measured_pacing(config: ExperimentConfig, text: TextSize, valid: TextSize) -
     longest = config.model.max_length
     trial = try_step(program, shape, longest=longest, steps=1, seconds=_SECONDS)
 
-    training = config.training
+    seconds_per_position = trial.mean_seconds / config.data.batch.tokens
     valid_positions = (valid.pairs or _VALID_PAIRS) * positions_of_pair(valid, config)
-    decoding = _DECODING if training.validate_bleu else 0
-    programs = config.data.batch.max_shapes + (2 if training.validate_bleu else 1)
+    decoding = _DECODING if config.training.validate_bleu else 0
     return Pacing(
         step=trial.mean_seconds,
-        compiling=programs * trial.compile_seconds,
-        validation=(decoding + 1 / 3)
-        * (trial.mean_seconds / config.data.batch.tokens)
-        * valid_positions,
+        compiling=trial.compile_seconds,
+        # Its loss takes a third of a step's work: there is no backward pass.
+        validation=(decoding + 1 / 3) * valid_positions * seconds_per_position,
         spent=time.perf_counter() - begin,
+        text=text,
     )
 
 

@@ -388,6 +388,7 @@ class TrainingConfig:
         "config `files`: choose `steps`, when a run is created, so that `train` takes about this "
         "long on this machine, with preparation, compiling and validation (0: by the text)",
         minimum=0,
+        maximum=1_000_000,
     )
     label_smoothing: float = setting(
         0.1, "epsilon_ls, spread evenly over all other types", minimum=0, below=1

@@ -38,6 +38,7 @@ _LAYERS = _Ends(4, 12)  # of both stacks
 _TYPES = _Ends(2000, 37_000)
 _BATCH = _Ends(2048, 25_000)
 _SHAPES = _Ends(6, 16)
+_FEWEST_SHAPES, _STEPS_PER_SHAPE = 2, 150  # compiling one takes as long as some 50 steps
 _STEPS = _Ends(6000, 100_000)
 _PEAK = _Ends(0.0035, (512 * 4000) ** -0.5)  # the paper's formula with its warm-up
 _WARMUP_SHARE = _Ends(0.1, 0.04)  # of the steps
@@ -110,15 +111,15 @@ def sizes(
 ) -> Iterator[Size]:
     """Every setting that the text decides, with its reason.
 
-    `steps`, if given, replaces the number that the text would have; warm-up, validation and saving
-    follow it, and nothing else does. The vocabulary's size gives way to text that yields fewer or
-    needs more types.
+    `steps`, if given, replaces the number that the text would have; warm-up, validation, saving and
+    the number of batch shapes follow it, and nothing else does. The vocabulary's size gives way to
+    text that yields fewer or needs more types.
     """
     has_many_characters = any(written_script(code) in _OF_MANY_CHARACTERS for code in languages)
     types = many_types(text) if has_many_characters else vocabulary_size(text)
     yield from _of_model(text)
     yield from _of_vocabulary(types, has_many_characters=has_many_characters)
-    yield from _of_batches(text)
+    yield Size("data.batch.tokens", batch_tokens(text), _law(_BATCH))
     yield from _of_steps(text, steps)
     reason = f"all logits at once (0) up to {_LOGITS:,} numbers, then as the device prefers (-1)"
     yield Size("training.loss_chunk", loss_chunk(batch_tokens(text), types), reason)
@@ -165,16 +166,13 @@ def _of_vocabulary(types: int, *, has_many_characters: bool) -> Iterator[Size]:
         yield Size(key, value, why)
 
 
-def _of_batches(text: TextSize) -> Iterator[Size]:
-    yield Size("data.batch.tokens", batch_tokens(text), _law(_BATCH))
-    yield Size("data.batch.max_shapes", max_shapes(text), f"{_law(_SHAPES)}: each is compiled")
-
-
 def _of_steps(text: TextSize, given: int | None) -> Iterator[Size]:
     steps, reason = training_steps(text), _law(_STEPS)
     if given is not None:
         steps, reason = given, "as many as training.minutes has room for"
     yield Size("training.steps", steps, reason)
+    shapes = f"{_law(_SHAPES)}; one for {_STEPS_PER_SHAPE} steps, since each is compiled"
+    yield Size("data.batch.max_shapes", max_shapes(text, steps), shapes)
     yield Size("training.schedule.kind", "peak", "the paper's curve, set by its peak")
     yield Size("training.schedule.peak", peak(text), f"{_law(_PEAK)}: wider models need less")
     share = (
@@ -235,9 +233,10 @@ def batch_tokens(text: TextSize) -> int:
     return min(int(_BATCH.much), 256 * round(_between(text, _BATCH) / 256))
 
 
-def max_shapes(text: TextSize) -> int:
+def max_shapes(text: TextSize, steps: int) -> int:
     """More shapes save padding, and pay only if training is much longer than compiling them."""
-    return round(_between(text, _SHAPES))
+    most = max(_FEWEST_SHAPES, steps // _STEPS_PER_SHAPE)
+    return min(round(_between(text, _SHAPES)), most)
 
 
 def training_steps(text: TextSize) -> int:

@@ -8,6 +8,7 @@ from flaxformer_mt.api import config_of, speed, trial
 from flaxformer_mt.api.settings import continued, settled
 from flaxformer_mt.api.speed import Pacing
 from flaxformer_mt.cli.train import _next_commands
+from flaxformer_mt.config.sizes import TextSize
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from tests.cli.conftest import settings
 from tests.cli.test_bad_runs import Reached
@@ -66,7 +67,7 @@ def test_sizes_are_explained(run, arguments):
 
 def test_minutes_are_turned_into_steps_of_this_machine(run, arguments, tmp_path, monkeypatch):
     """Which the run records, so that it isn't measured again."""
-    pacing = Pacing(step=0.5, compiling=20, validation=1, spent=5)
+    pacing = Pacing(step=0.5, compiling=3, validation=1, spent=5, text=TextSize(2541))
     monkeypatch.setattr(speed, "measured_pacing", lambda config, text, valid: pacing)
     arguments = [*arguments, "--config.training.minutes=10"]
     done = run("config", *arguments, "--explain", "training")
