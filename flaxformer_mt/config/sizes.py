@@ -91,7 +91,7 @@ class TextSize:
 TYPICAL = TextSize(6_000_000)
 
 
-class Size(NamedTuple):
+class ChosenSize(NamedTuple):
     """The value chosen for a setting, and why."""
 
     key: str
@@ -108,7 +108,7 @@ def sized(
 
 def sizes(
     text: TextSize, languages: tuple[str, str] = ("", ""), *, steps: int | None = None
-) -> Iterator[Size]:
+) -> Iterator[ChosenSize]:
     """Every setting that the text decides, with its reason.
 
     `steps`, if given, replaces the number that the text would have; warm-up, validation, saving and
@@ -119,10 +119,15 @@ def sizes(
     types = many_types(text) if has_many_characters else vocabulary_size(text)
     yield from _of_model(text)
     yield from _of_vocabulary(types, has_many_characters=has_many_characters)
-    yield Size("data.batch.tokens", batch_tokens(text), _law(_BATCH))
-    yield from _of_steps(text, steps)
+    yield ChosenSize("data.batch.tokens", batch_tokens(text), _law(_BATCH))
+    chosen_steps = training_steps(text) if steps is None else steps
+    shapes = f"{_law(_SHAPES)}; one for {_STEPS_PER_SHAPE} steps, since each is compiled"
+    yield ChosenSize("data.batch.max_shapes", max_shapes(text, chosen_steps), shapes)
+    why_steps = _law(_STEPS) if steps is None else "as many as training.minutes has room for"
+    yield ChosenSize("training.steps", chosen_steps, why_steps)
+    yield from _of_steps(text, chosen_steps)
     reason = f"all logits at once (0) up to {_LOGITS:,} numbers, then as the device prefers (-1)"
-    yield Size("training.loss_chunk", loss_chunk(batch_tokens(text), types), reason)
+    yield ChosenSize("training.loss_chunk", loss_chunk(batch_tokens(text), types), reason)
 
 
 def remarks(text: TextSize) -> Iterator[str]:
@@ -139,53 +144,50 @@ def remarks(text: TextSize) -> Iterator[str]:
         )
 
 
-def _of_model(text: TextSize) -> Iterator[Size]:
+def _of_model(text: TextSize) -> Iterator[ChosenSize]:
     wide, (encoder, decoder) = width(text), layers(text)
     count, each = heads(wide)
-    yield Size("model.encoder_layers", encoder, f"half of {_law(_LAYERS)}, the larger half")
-    yield Size("model.decoder_layers", decoder, f"half of {_law(_LAYERS)}")
-    yield Size("model.d_model", wide, f"{_law(_WIDTH)}; whole heads of {_HEAD} or more")
-    yield Size("model.d_ff", _FEED_FORWARD * wide, "4 x d_model, as in the paper")
-    yield Size("model.num_heads", count, f"{_HEAD} wide up to {_HEADS} heads, then wider")
-    yield Size("model.d_k", each, "d_model / num_heads, as in the paper")
-    yield Size("model.d_v", each, "d_model / num_heads, as in the paper")
+    yield ChosenSize("model.encoder_layers", encoder, f"half of {_law(_LAYERS)}, the larger half")
+    yield ChosenSize("model.decoder_layers", decoder, f"half of {_law(_LAYERS)}")
+    yield ChosenSize("model.d_model", wide, f"{_law(_WIDTH)}; whole heads of {_HEAD} or more")
+    yield ChosenSize("model.d_ff", _FEED_FORWARD * wide, "4 x d_model, as in the paper")
+    yield ChosenSize("model.num_heads", count, f"{_HEAD} wide up to {_HEADS} heads, then wider")
+    yield ChosenSize("model.d_k", each, "d_model / num_heads, as in the paper")
+    yield ChosenSize("model.d_v", each, "d_model / num_heads, as in the paper")
     most, least = _DROPOUT
-    reason = f"{most} up to {_DROPOUT_FALLS:,} tokens, which are read often; {least} from {MUCH:,}"
-    yield Size("model.dropout", dropout(text), reason)
+    reason = (
+        f"{most} up to {_DROPOUT_FALLS:,} tokens, which are read many times, falling by the "
+        f"logarithm to {least} at {MUCH:,}"
+    )
+    yield ChosenSize("model.dropout", dropout(text), reason)
 
 
-def _of_vocabulary(types: int, *, has_many_characters: bool) -> Iterator[Size]:
-    yield Size("data.vocabulary.soft_size", True, "the text's characters may need more types")
+def _of_vocabulary(types: int, *, has_many_characters: bool) -> Iterator[ChosenSize]:
+    yield ChosenSize("data.vocabulary.soft_size", True, "the text's characters may need more types")
     if not has_many_characters:
         reason = f"{_law(_TYPES)}; at most as many as there are different words"
-        yield Size("data.vocabulary.size", types, reason)
+        yield ChosenSize("data.vocabulary.size", types, reason)
         return
     reason = f"twice {_law(_TYPES)}, at least {_MANY_TYPES:,}: thousands of characters"
-    yield Size("data.vocabulary.size", types, reason)
+    yield ChosenSize("data.vocabulary.size", types, reason)
     for key, (value, why) in _MANY_CHARACTERS.items():
-        yield Size(key, value, why)
+        yield ChosenSize(key, value, why)
 
 
-def _of_steps(text: TextSize, given: int | None) -> Iterator[Size]:
-    steps, reason = training_steps(text), _law(_STEPS)
-    if given is not None:
-        steps, reason = given, "as many as training.minutes has room for"
-    yield Size("training.steps", steps, reason)
-    shapes = f"{_law(_SHAPES)}; one for {_STEPS_PER_SHAPE} steps, since each is compiled"
-    yield Size("data.batch.max_shapes", max_shapes(text, steps), shapes)
-    yield Size("training.schedule.kind", "peak", "the paper's curve, set by its peak")
-    yield Size("training.schedule.peak", peak(text), f"{_law(_PEAK)}: wider models need less")
+def _of_steps(text: TextSize, steps: int) -> Iterator[ChosenSize]:
+    yield ChosenSize("training.schedule.kind", "peak", "the paper's curve, set by its peak")
+    yield ChosenSize("training.schedule.peak", peak(text), f"{_law(_PEAK)}: wider models need less")
     share = (
         f"from {_WARMUP_SHARE.little:.0%} to {_WARMUP_SHARE.much:.0%} of the steps, but "
         f"{_SHORTEST_WARMUP} in short trainings"
     )
-    yield Size("training.schedule.warmup_steps", warmup_steps(text, steps), share)
+    yield ChosenSize("training.schedule.warmup_steps", warmup_steps(text, steps), share)
     every = validate_every(steps)
-    yield Size("training.validate_every", every, f"{every / steps:.0%} of the steps")
+    yield ChosenSize("training.validate_every", every, f"{every / steps:.0%} of the steps")
     share = f"{save_every(steps) / steps:.1%} of the steps (paper: 1.5%)"
-    yield Size("training.save_every", save_every(steps), share)
+    yield ChosenSize("training.save_every", save_every(steps), share)
     reason = f"validations, together {_PATIENCE * every / steps:.0%} of the steps"
-    yield Size("training.patience", _PATIENCE, reason)
+    yield ChosenSize("training.patience", _PATIENCE, reason)
 
 
 def width(text: TextSize) -> int:
@@ -304,10 +306,14 @@ def _two_digits(number: float) -> int:
 def _law(ends: _Ends) -> str:
     """The reason of a size that lies between two ends."""
     little, much = (f"{end:,.3g}" if end < 1 else f"{end:,.0f}" for end in ends)
-    exponent = math.log(ends.much / ends.little) / math.log(MUCH / LITTLE)
-    return f"{little} at {LITTLE:,} tokens, x tokens^{exponent:.2f} to {much} at {MUCH:,}"
+    direction = "rising" if ends.much > ends.little else "falling"
+    exponent = abs(math.log(ends.much / ends.little)) / math.log(MUCH / LITTLE)
+    return (
+        f"{little} at {LITTLE:,} tokens, {direction} by the power {exponent:.2f} to {much} at "
+        f"{MUCH:,}"
+    )
 
 
-def as_line(size: Size) -> str:
+def as_line(size: ChosenSize) -> str:
     """`key = value: reason`, as `config --explain` prints it."""
     return f"{size.key} = {json.dumps(size.value)}: {size.reason}"

@@ -121,7 +121,10 @@ def test_every_size_has_a_reason():
     for text in (TextSize(100), TextSize(LITTLE), TextSize(MUCH)):
         lines = [as_line(size) for size in sizes(text)]
         assert all(len(line.partition(": ")[2]) > 10 for line in lines)
-    assert "model.d_model = 512: 128 at 270,000 tokens, x tokens^0.28 to 512" in "\n".join(lines)
+    assert (
+        "model.d_model = 512: 128 at 270,000 tokens, rising by the power 0.28 to 512"
+        in "\n".join(lines)
+    )
 
 
 def test_the_table_of_the_page_is_what_is_chosen():
