@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from flaxformer_mt.api import config_of, say
 from flaxformer_mt.config import (
     ConfigError,
+    CorpusConfig,
     DataConfig,
     ExperimentConfig,
     check_resume,
@@ -117,10 +118,14 @@ class SizedByText:
     def _pace(self, config: ExperimentConfig) -> int:
         """The steps for `training.minutes` on this machine."""
         from flaxformer_mt.api.speed import measured_pacing  # imports JAX
+        from flaxformer_mt.config.sizes import TextSize
         from flaxformer_mt.data.prepare.text_size import measured_text
 
         assert self.text is not None  # the config's other sizes were settled by it
-        self.pacing = measured_pacing(config, self.text, measured_text(config.data, "valid"))
+        is_validated = config.data.valid_fraction or config.data.valid != CorpusConfig(name="valid")
+        # Without validation text `train` fails, but `config` can show its settings.
+        valid = measured_text(config.data, "valid") if is_validated else TextSize(0)
+        self.pacing = measured_pacing(config, self.text, valid)
         say(self.pacing.describe(config.training.minutes))
         return self.pacing.steps_in(config.training.minutes)
 
@@ -145,7 +150,9 @@ def explained_sizes(spec: str, overrides: Overrides, note: Callable[[str], None]
     for remark in remarks(text):
         note(remark)
     if by_text.pacing is None:
-        note("the machine changes no size; training.minutes=20 would let it choose the steps")
+        note("no size depends on the machine or its GPU; with training.minutes=20 the steps would")
+    else:
+        note("only the steps, and what hangs on them, depend on the machine or its GPU")
 
     values = flatten(config)
     languages = config.data.src_lang, config.data.tgt_lang

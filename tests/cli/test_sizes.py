@@ -59,6 +59,7 @@ def test_sizes_are_explained(run, arguments):
     assert any(line.startswith("model.d_model = 128: 128 at 270,000 tokens") for line in lines)
     assert "model.d_ff = 64: set by the config's file or an override" in lines
     assert MESSAGE in done.errors and "little text: " in done.errors
+    assert "no size depends on the machine" in done.errors
     of_group = run("config", *arguments, "--explain", "model").output.splitlines()
     assert of_group and {line.partition(".")[0] for line in of_group} == {"model"}
     refused = run("config", "--config", "quickstart", "--explain")

@@ -461,6 +461,14 @@ def test_a_run_keeps_the_sizes_that_it_has_recorded():
     assert longer.training.steps == 5000 and longer.model == begun.model
 
 
+def test_a_run_of_an_earlier_version_keeps_its_sizes():
+    """Which were chosen by pairs, with other schedules and heads."""
+    changes = ["model.d_model=256", "model.d_k=64", "model.d_v=64", "data.vocabulary.size=8000"]
+    paper = ["training.schedule.kind=paper", "training.schedule.peak=0", "training.patience=0"]
+    earlier = load_config("files", ["sizes=given", *TEXT, *changes, *paper])
+    assert for_tokens(LITTLE, recorded=earlier) == earlier
+
+
 def test_without_text_sizes_are_not_settled():
     config = load_config("files", measure=lambda data: 1 // 0)
     assert config.sizes == "corpus" and config.model == load_config("files:small").model
