@@ -3,22 +3,25 @@
     flaxformer-mt train --config files --workdir runs/mine \\
         --config.data.train=train.en,train.de --config.data.valid=valid.en,valid.de
 
-Without a variant, the number of training pairs, counted when the run is created, sets the model,
-vocabulary, batches, steps and patience, and the run records them. A variant fixes them:
+Without a variant, the amount of training text, measured when the run is created, sets the model,
+its dropout, vocabulary, batches, steps and patience, and the run records them; `config --config
+files --config.data.train=... --explain` says which and why. `--config.training.minutes=20` sets the
+time that training may take on this machine instead of its steps. A variant fixes the sizes:
 
-`tiny`   as for 20,000 pairs: 2 + 2 layers of width 128, 2,000 types, 1,000 steps
-`small`  as for a few hundred thousand: 4 + 4 layers of width 256, 8,000 types, 20,000 steps
-`base`   as from a million on: the paper's base model and recipe
+`tiny`   as for 270,000 tokens, both sides together: 2 + 2 layers of width 128, 6,000 steps
+`small`  as for 6,000,000: 4 + 4 layers of width 288, 34,000 steps
+`base`   as from 40,000,000 on: the paper's base model and recipe
 
-Cost on two CPU cores: `tiny` minutes, `small` a day. The score depends on the text: 20,000 pairs of
-the built-in grammar give 90 BLEU on held-out sentences.
+Cost on two CPU cores: `tiny` a quarter of an hour, `small` days. The score depends on the text:
+12,000 pairs of Multi30k with dropout 0.3 gave 28.0 BLEU after 4,000 steps, still rising.
 """
 
 from ml_collections import ConfigDict
 
-from flaxformer_mt.config import default_config, sized
+from flaxformer_mt.config import default_config
+from flaxformer_mt.config.sizes import LITTLE, MUCH, TYPICAL, TextSize, sized
 
-VARIANTS = {"tiny": 20_000, "small": 300_000, "base": 1_000_000}
+VARIANTS = {"tiny": TextSize(LITTLE), "small": TYPICAL, "base": TextSize(MUCH)}
 
 
 def get_config(variant: str = "") -> ConfigDict:

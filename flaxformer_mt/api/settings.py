@@ -5,29 +5,40 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flaxformer_mt.api import config_of, say
 from flaxformer_mt.config import (
     ConfigError,
+    CorpusConfig,
     DataConfig,
     ExperimentConfig,
     check_resume,
     differences,
+    flatten,
     freeze,
     thaw,
     to_dict,
 )
 from flaxformer_mt.config.languages import base_language
-from flaxformer_mt.config.load import Draft, apply_overrides, built_in_names, refuse_unused
-from flaxformer_mt.config.presets import TYPICAL, fitting_shapes, with_fitting_shapes
+from flaxformer_mt.config.load import (
+    Draft,
+    apply_overrides,
+    built_in_names,
+    most_repaid_shapes,
+    refuse_unused,
+    with_minutes_of,
+    with_repaid_shapes,
+)
 from flaxformer_mt.config.tokenizers import with_tokenizer
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory, has_record
 from flaxformer_mt.rundir.paths import as_path
 
 if TYPE_CHECKING:
+    from flaxformer_mt.api.speed import Pacing
+    from flaxformer_mt.config.sizes import TextSize
     from flaxformer_mt.parallel.processes import Processes
 
 Overrides: TypeAlias = Mapping[str, Any] | Sequence[str]
@@ -41,7 +52,7 @@ def load_config(
     `spec` is a built-in config (`files`, `files:base`), a config file, or a run directory with its
     recorded settings. `overrides` changes some, by the dotted names that `config --explain` lists:
     `{"training.steps": 500, "data.train.mine.src": "train.en"}`. `files` takes its sizes from the
-    number of its corpus's pairs, if one is named.
+    amount of its corpus's text, if one is named.
 
     Raises ConfigError, which names the setting and the nearest valid name, RunDirectoryError, and
     what reading a corpus raises.
@@ -62,30 +73,96 @@ def sized_for_text(draft: Draft, recorded: ExperimentConfig | None = None) -> Ex
 
     Says which sizes it chose. Raises ConfigError, CorpusError.
     """
-    sized_by: list[str] = []
+    return SizedByText(draft).settled(recorded)
 
-    def count(data: DataConfig) -> int:
-        from flaxformer_mt.data.prepare.sample import count_pairs
 
-        pairs = count_pairs(data)
-        remark = ""
+@dataclasses.dataclass
+class SizedByText:
+    """Settles a draft by its text, and remembers what it measured for that."""
+
+    draft: Draft
+    text: TextSize | None = None  # of the training corpora, once measured
+    remark: str = ""  # on corpora that aren't measured
+    pacing: Pacing | None = None  # of this machine, if `training.minutes` is set
+
+    def settled(self, recorded: ExperimentConfig | None = None) -> ExperimentConfig:
+        """The settings, and a line for people on the sizes. Raises ConfigError, CorpusError."""
+        config = self.draft.settled(
+            recorded=recorded, measure=self._measure, pace=self._pace, say=say
+        )
+        if config.sizes == "corpus":
+            from flaxformer_mt.config.sizes import TYPICAL
+
+            assumed = f"sizes for {TYPICAL.describe()}, since no corpus is given"
+            say(f"{assumed}: set data.train=SRC,TGT")
+        elif self.text is not None:
+            model, training = config.model, config.training
+            layers = f"{model.encoder_layers} + {model.decoder_layers} layers"
+            say(
+                f"sizes for {self.text.describe()}{self.remark}: {layers} of width "
+                f"{model.d_model}, {config.data.vocabulary.size:,} types, {training.steps:,} steps "
+                f"of {config.data.batch.tokens:,} tokens"
+            )
+        return config
+
+    def _measure(self, data: DataConfig) -> TextSize:
+        from flaxformer_mt.config.sizes import TYPICAL
+        from flaxformer_mt.data.prepare.text_size import measured_text
+
+        text = measured_text(data)
         fetched = [corpus.name for corpus in data.train if corpus.source.is_fetched]
         if fetched:
-            pairs = max(pairs, TYPICAL)
-            remark = f"; data.train.{fetched[0]} isn't counted"
-        sized_by.append(f"sizes for {pairs:,} pairs{remark}")
-        return pairs
+            text = TYPICAL if text.tokens < TYPICAL.tokens else text
+            self.remark = f"; data.train.{fetched[0]} isn't counted"
+        self.text = text
+        return text
 
-    config = draft.settled(recorded=recorded, count=count, say=say)
-    if config.sizes == "corpus":
-        say(f"sizes for {TYPICAL:,} pairs, since no corpus is given: set data.train=SRC,TGT")
-    elif sized_by:
-        model, training = config.model, config.training
-        layers = f"{model.encoder_layers} + {model.decoder_layers} layers of width {model.d_model}"
-        steps = f"{training.steps:,} steps of {config.data.batch.tokens:,} tokens"
-        types = f"{config.data.vocabulary.size:,} types"
-        say(f"{sized_by[0]}: {layers}, {types}, {steps}")
-    return config
+    def _pace(self, config: ExperimentConfig) -> int:
+        """The steps for `training.minutes` on this machine."""
+        from flaxformer_mt.api.speed import measured_pacing  # imports JAX
+        from flaxformer_mt.config.sizes import TextSize
+        from flaxformer_mt.data.prepare.text_size import measured_text
+
+        assert self.text is not None  # the config's other sizes were settled by it
+        is_validated = config.data.valid_fraction or config.data.valid != CorpusConfig(name="valid")
+        # Without validation text `train` fails, but `config` can show its settings.
+        valid = measured_text(config.data, "valid") if is_validated else TextSize(0)
+        self.pacing = measured_pacing(config, self.text, valid)
+        say(self.pacing.describe(config.training.minutes))
+        return self.pacing.steps_in(config.training.minutes)
+
+
+def explained_sizes(spec: str, overrides: Overrides, note: Callable[[str], None]) -> Iterator[str]:
+    """A line on each setting that the text decides, with its value and why.
+
+    `note` gets sentences on the text as a whole. Raises ConfigError, also for a config that leaves
+    no size to the text, and CorpusError.
+    """
+    from flaxformer_mt.config.sizes import TYPICAL, as_line, remarks, sizes
+
+    draft = Draft.of(spec, overrides)
+    if draft.config.sizes != "corpus":
+        raise ConfigError(
+            f"{spec}: leaves no size to the text (sizes=corpus), so there is nothing to explain: "
+            "leave out --config, or --explain"
+        )
+    by_text = SizedByText(draft)
+    config = by_text.settled()
+    text = by_text.text or TYPICAL
+    for remark in remarks(text):
+        note(remark)
+    if by_text.pacing is None:
+        note("no size depends on the machine or its GPU; with training.minutes=20 the steps would")
+    else:
+        note("only the steps, and what hangs on them, depend on the machine or its GPU")
+
+    values = flatten(config)
+    languages = config.data.src_lang, config.data.tgt_lang
+    steps = config.training.steps if by_text.pacing else None
+    for size in sizes(text, languages, steps=steps):
+        is_free = size.key in draft.free
+        reason = size.reason if is_free else "set by the config's file or an override"
+        yield as_line(size._replace(value=values[size.key], reason=reason))
 
 
 def changed(
@@ -96,7 +173,7 @@ def changed(
         return recorded
     thawed = thaw(recorded)
     apply_overrides(thawed, overrides)
-    config = freeze(thawed, str(run.config_file))
+    config = with_minutes_of(recorded, freeze(thawed, str(run.config_file)), str(run))
     refuse_unused(config, overrides, str(run), recorded=recorded)
     return config
 
@@ -149,7 +226,7 @@ class SettingsRequest:
         config = with_own_tokenizer(changed(source, recorded, self.overrides), recorded)
         named = {override.partition("=")[0] for override in self.overrides}
         if "data.batch.max_shapes" in named:
-            return with_fitting_shapes(config, None)
+            return with_repaid_shapes(config)
         return _with_fewer_shapes(config)
 
 
@@ -185,7 +262,7 @@ def with_own_tokenizer(new: ExperimentConfig, source: ExperimentConfig) -> Exper
 def _with_fewer_shapes(config: ExperimentConfig) -> ExperimentConfig:
     """The settings of a run that starts from another's weights: its training may be too short to
     repay as many shapes."""
-    shapes = min(config.data.batch.max_shapes, fitting_shapes(config))
+    shapes = min(config.data.batch.max_shapes, most_repaid_shapes(config))
     batch = dataclasses.replace(config.data.batch, max_shapes=shapes)
     return dataclasses.replace(config, data=dataclasses.replace(config.data, batch=batch))
 

@@ -1,4 +1,4 @@
-"""`config`: the resolved configuration, or the meaning of every setting."""
+"""`config`: the resolved configuration, the meaning of every setting, or why a text's sizes."""
 
 import dataclasses
 import json
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flaxformer_mt.api import say
-from flaxformer_mt.api.settings import sized_config
+from flaxformer_mt.api.settings import explained_sizes, sized_config
 from flaxformer_mt.cli.arguments import CONFIG, flags, make_parser, print_json
 from flaxformer_mt.config import CorpusConfig, ExperimentConfig, to_dict, to_text, uneven_heads
 from flaxformer_mt.config.digest_keys import may_change
@@ -25,13 +25,17 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         nargs="?",
         const="",
         metavar="GROUP",
-        help="explain every setting, or those under GROUP, such as training.schedule",
+        help="explain every setting, or those under GROUP, such as training.schedule; with "
+        "--config files and text, the sizes chosen for it",
     )
     options = parser.parse_args(arguments)
     if options.explain is not None:
-        if options.overrides or options.config is not None:
-            parser.error("--explain shows all settings and their defaults: leave out --config")
-        print("\n".join(_explained(options.explain.removesuffix("."), parser)))
+        explained = list(explanations(ExperimentConfig, ""))
+        if options.config is not None:
+            explained = list(explained_sizes(options.config, options.overrides, say))
+        elif options.overrides:
+            parser.error("--explain shows all settings and their defaults: leave out --config.KEY")
+        print("\n".join(_of_group(options.explain.removesuffix("."), explained, parser)))
         return 0
 
     if options.config is None:
@@ -46,9 +50,9 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     return 0
 
 
-def _explained(group: str, parser: ArgumentParser) -> list[str]:
+def _of_group(group: str, explained: Sequence[str], parser: ArgumentParser) -> list[str]:
     """The lines of the settings under `group`, or of all; an error if there are none."""
-    lines = {line.partition(" ")[0]: line for line in explanations(ExperimentConfig, "")}
+    lines = {line.partition(" ")[0]: line for line in explained}
     prefix = f"{group}." if group else ""
     of_group = [line for key, line in lines.items() if f"{key}.".startswith(prefix)]
     if not of_group:

@@ -23,7 +23,6 @@ from flaxformer_mt.config.load import load_config as load_config
 from flaxformer_mt.config.presets import (
     paper_big as paper_big,
     paper_wmt14 as paper_wmt14,
-    sized as sized,
     wmt14_variant as wmt14_variant,
 )
 from flaxformer_mt.config.schema import (

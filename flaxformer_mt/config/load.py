@@ -13,7 +13,7 @@ import traceback
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ml_collections import ConfigDict
 
@@ -32,9 +32,14 @@ from flaxformer_mt.config.freeze import (
 )
 from flaxformer_mt.config.kinds import CorpusKind, CorpusSource
 from flaxformer_mt.config.languages import assumed
-from flaxformer_mt.config.presets import TYPICAL, sized, with_fitting_shapes
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig, ExperimentConfig
 from flaxformer_mt.errors import nearest
+
+if TYPE_CHECKING:
+    from flaxformer_mt.config.sizes import TextSize
+
+# The training steps for the `training.minutes` of a config whose other sizes are settled.
+Pace: TypeAlias = Callable[[ExperimentConfig], int]
 
 # In a wheel the config files lie inside the package; in a checkout beside it.
 BUILT_IN = [parent / "configs" for parent in Path(__file__).parents[1:3]]
@@ -65,23 +70,25 @@ def load_config(
     overrides: Sequence[str] | Mapping[str, Any] = (),
     *,
     recorded: ExperimentConfig | None = None,
-    count: Callable[[DataConfig], int] | None = None,
+    measure: Callable[[DataConfig], TextSize] | None = None,
+    pace: Pace | None = None,
     say: Callable[[str], None] | None = None,
 ) -> ExperimentConfig:
     """The frozen config of `FILE[:variant]` with overrides, `a.b=value` or `{"a.b": value}`.
 
     `recorded` is the config of a run to resume; settings that it has may be unused. With `sizes` =
     "corpus", the settings of `sized` that neither file nor overrides set are as recorded, or chosen
-    for the `count` of pairs, else for `TYPICAL` pairs. `say` gets a sentence if the text's
+    for what text there is to `measure`, else for `sizes.TYPICAL`. `pace` turns `training.minutes`
+    into steps of the config that it gets. `say` gets a sentence if the text's
     languages are assumed. Raises ConfigError, which names file or override, key and nearest valid
     name.
     """
-    return Draft.of(spec, overrides).settled(recorded=recorded, count=count, say=say)
+    return Draft.of(spec, overrides).settled(recorded=recorded, measure=measure, pace=pace, say=say)
 
 
 @dataclasses.dataclass(frozen=True)
 class Draft:
-    """The settings of `FILE[:variant]` with overrides, before text has been counted.
+    """The settings of `FILE[:variant]` with overrides, before text has been measured.
 
     The file has run once, and `settled` may be called later, or not at all.
     """
@@ -103,14 +110,16 @@ class Draft:
         self,
         *,
         recorded: ExperimentConfig | None = None,
-        count: Callable[[DataConfig], int] | None = None,
+        measure: Callable[[DataConfig], TextSize] | None = None,
+        pace: Pace | None = None,
         say: Callable[[str], None] | None = None,
     ) -> ExperimentConfig:
         """The frozen config, with arguments as of `load_config`. Raises ConfigError."""
-        frozen = _with_position_scale(freeze(self._sized(recorded, count), self.spec), recorded)
-        frozen = with_fitting_shapes(frozen, recorded)
+        sized_config = self._sized(recorded, measure, pace)
+        frozen = _with_position_scale(freeze(sized_config, self.spec), recorded)
+        frozen = with_repaid_shapes(frozen, recorded)
         if recorded is not None:
-            frozen = _ordered_as(recorded, frozen)
+            frozen = with_minutes_of(recorded, _ordered_as(recorded, frozen), self.spec)
         refuse_unused(frozen, self.overrides, self.spec, recorded=recorded)
 
         if say is not None and recorded is None:
@@ -122,21 +131,47 @@ class Draft:
         return frozen
 
     def _sized(
-        self, recorded: ExperimentConfig | None, count: Callable[[DataConfig], int] | None
+        self,
+        recorded: ExperimentConfig | None,
+        measure: Callable[[DataConfig], TextSize] | None,
+        pace: Pace | None,
     ) -> ConfigDict:
         """The config with sizes for the text, if it leaves them to the text."""
         config = copy.deepcopy(self.config)
+        if recorded is None:
+            self._refuse_minutes()
         if config.sizes != "corpus":
             return config
-        _put(config, sized(TYPICAL), self.free)
+        from flaxformer_mt.config.sizes import TYPICAL, sized
+
+        own_steps = None if "training.steps" in self.free else config.training.steps
+        _put(config, sized(TYPICAL, steps=own_steps), self.free)
         if recorded is not None:
             _put(config, flatten(recorded), self.free)
             config.sizes = recorded.sizes
-        elif count is not None and config.data.train:
+        elif measure is not None and config.data.train:
             data = freeze(config, self.spec).data
-            _put(config, sized(count(data), (data.src_lang, data.tgt_lang)), self.free)
+            text, languages = measure(data), (data.src_lang, data.tgt_lang)
+            _put(config, sized(text, languages, steps=own_steps), self.free)
             config.sizes = "given"
+            if config.training.minutes and pace is not None:
+                steps = pace(freeze(config, self.spec))
+                _put(config, sized(text, languages, steps=steps), self.free)
         return config
+
+    def _refuse_minutes(self) -> None:
+        """Raises ConfigError for `training.minutes` of a new run that can't decide its steps."""
+        if not self.config.training.minutes:
+            return
+        if self.config.sizes != "corpus":
+            raise ConfigError(
+                f"{self.spec}: 'training.minutes' needs the config `files` without a variant "
+                "(sizes=corpus); with other configs set 'training.steps'"
+            )
+        if "training.steps" not in self.free:
+            raise ConfigError(
+                f"{self.spec}: 'training.minutes' chooses 'training.steps': set one of them"
+            )
 
 
 def _of_file(spec: str) -> ConfigDict:
@@ -166,6 +201,8 @@ def _of_file(spec: str) -> ConfigDict:
 
 def _free_sizes(config: ConfigDict, overrides: Sequence[str] | Mapping[str, Any]) -> frozenset[str]:
     """The keys of `sized` that neither the config's file nor an override sets."""
+    from flaxformer_mt.config.sizes import TYPICAL, sized
+
     overridden = {override.partition("=")[0] for override in overrides}
     free = {
         key
@@ -189,6 +226,27 @@ def _put(config: ConfigDict, settings: Mapping[str, Any], keys: Iterable[str]) -
     """Sets `keys` as in `settings`, or to their defaults, in place."""
     with config.ignore_type():
         config.update_from_flattened_dict({key: settings.get(key, default_of(key)) for key in keys})
+
+
+def with_repaid_shapes(
+    config: ExperimentConfig, recorded: ExperimentConfig | None = None
+) -> ExperimentConfig:
+    """The config with `data.batch.max_shapes` of 0 settled: as `recorded`, or by the length of the
+    training."""
+    batch = config.data.batch
+    if batch.max_shapes:
+        return config
+    shapes = recorded.data.batch.max_shapes if recorded else most_repaid_shapes(config)
+    batch = dataclasses.replace(batch, max_shapes=shapes)
+    return dataclasses.replace(config, data=dataclasses.replace(config.data, batch=batch))
+
+
+def most_repaid_shapes(config: ExperimentConfig) -> int:
+    """How many batch shapes the config's training repays compiling."""
+    from flaxformer_mt.config.sizes import repaid_shapes
+
+    batch, types = config.data.batch.tokens, config.data.vocabulary.size
+    return repaid_shapes(config.model, types, batch, config.training.steps)
 
 
 def _with_position_scale(
@@ -217,6 +275,24 @@ def _ordered_as(recorded: ExperimentConfig, config: ExperimentConfig) -> Experim
     places = {corpus.name: place for place, corpus in enumerate(recorded.data.train)}
     train = sorted(config.data.train, key=lambda corpus: places.get(corpus.name, len(places)))
     return dataclasses.replace(config, data=dataclasses.replace(config.data, train=tuple(train)))
+
+
+def with_minutes_of(
+    recorded: ExperimentConfig, config: ExperimentConfig, origin: str
+) -> ExperimentConfig:
+    """The config with the `training.minutes` of an existing run, whose steps it has chosen.
+
+    Raises ConfigError for others: only a new run's steps are chosen.
+    """
+    before, now = recorded.training.minutes, config.training.minutes
+    if now not in (0, before):
+        raise ConfigError(
+            f"{origin}: 'training.minutes' = {now:g} counts when a run is created, and this run "
+            f"has its {recorded.training.steps:,} steps: change 'training.steps', or start a new "
+            "--workdir"
+        )
+    training = dataclasses.replace(config.training, minutes=before)
+    return dataclasses.replace(config, training=training)
 
 
 def refuse_unused(

@@ -386,6 +386,13 @@ class TrainingConfig:
         resume=True,
         minimum=1,
     )
+    minutes: float = operational(
+        0.0,
+        "config `files`: choose `steps`, when a run is created, so that `train` takes about this "
+        "long on this machine, with preparation, compiling and validation (0: by the text)",
+        minimum=0,
+        maximum=1_000_000,
+    )
     label_smoothing: float = setting(
         0.1, "epsilon_ls, spread evenly over all other types", minimum=0, below=1
     )
@@ -559,7 +566,7 @@ class ExperimentConfig:
     sizes: Literal["given", "corpus"] = operational(
         "given",
         "corpus: choose the model, vocabulary, batch, step and patience settings left at their "
-        "defaults by the number of training pairs, once, when the run is created",
+        "defaults by the amount of training text, once, when the run is created",
     )
     model: ModelConfig = setting(ModelConfig, "")
     data: DataConfig = setting(DataConfig, "")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import statistics
 import time
 from typing import Any
 
@@ -35,12 +36,15 @@ class Trial:
     peak: int | None  # the compiler's
     in_use: int | None  # at most, as the device counts it
     limit: int | None
+    mean_seconds: float = math.nan  # of a step
 
 
-def try_step(program: Program, shape: Shape, *, longest: int, steps: int = 3) -> Trial:
+def try_step(
+    program: Program, shape: Shape, *, longest: int, steps: int = 3, seconds: float = 0.0
+) -> Trial:
     """Compiles the training step for `shape` and runs it on full rows, once and `steps` times more.
 
-    Raises TrialError if memory doesn't suffice.
+    More often, if that takes less than `seconds`. Raises TrialError if memory doesn't suffice.
     """
     compilation_start = time.perf_counter()
     try:
@@ -48,14 +52,14 @@ def try_step(program: Program, shape: Shape, *, longest: int, steps: int = 3) ->
         compile_seconds = time.perf_counter() - compilation_start
         state = program.init()
         batch = full_batch(shape, program, longest=longest)
-        times = []
-        for number in range(steps + 1):
+        times = list[float]()
+        while len(times) <= steps or sum(times[1:]) < seconds:
             start = time.perf_counter()
             with on_mesh(program.mesh):
                 state, metrics = compiled(state, place_batch(batch, program.mesh))
             jax.block_until_ready((state, metrics))
             times.append(time.perf_counter() - start)
-            if number == 0:
+            if len(times) == 1:
                 keep_freed_memory(jax.process_count())
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error) and "out of memory" not in str(error).lower():
@@ -75,7 +79,8 @@ def try_step(program: Program, shape: Shape, *, longest: int, steps: int = 3) ->
         shape=shape,
         compile_seconds=compile_seconds,
         step_seconds=min(times[1:], default=math.inf),
-        steps=steps,
+        mean_seconds=statistics.fmean(times[1:] or [math.inf]),
+        steps=len(times) - 1,
         loss=float(metrics["loss"]),
         arguments=memory.argument_size_in_bytes,
         temporary=memory.temp_size_in_bytes,

@@ -4,15 +4,20 @@ from unittest import mock
 
 import pytest
 
-from flaxformer_mt.api import config_of, trial
+from flaxformer_mt.api import config_of, speed, trial
 from flaxformer_mt.api.settings import continued, settled
+from flaxformer_mt.api.speed import Pacing
 from flaxformer_mt.cli.train import _next_commands
+from flaxformer_mt.config.sizes import TextSize
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from tests.cli.conftest import settings
 from tests.cli.test_bad_runs import Reached
 from tests.decoding.runs import make_run
 
-MESSAGE = "sizes for 120 pairs: 2 + 2 layers of width 128, 500 types, 1,000 steps of 2,048 tokens"
+MESSAGE = (
+    "sizes for 2,541 tokens (120 pairs, 1,070 different words): 2 + 2 layers of width 128, 500 "
+    "types, 1,000 steps of 2,048 tokens"
+)
 
 
 @pytest.fixture
@@ -48,12 +53,42 @@ def test_a_run_records_the_sizes_for_its_text(run, arguments, corpus, tmp_path):
     assert not changed and config.model.d_model == 128
 
 
+def test_sizes_are_explained(run, arguments):
+    done = run("config", *arguments, "--config.model.d_ff=64", "--explain")
+    lines = done.output.splitlines()
+    assert any(line.startswith("model.d_model = 128: 128 at 270,000 tokens") for line in lines)
+    assert "model.d_ff = 64: set by the config's file or an override" in lines
+    assert MESSAGE in done.errors and "little text: " in done.errors
+    assert "no size depends on the machine" in done.errors
+    of_group = run("config", *arguments, "--explain", "model").output.splitlines()
+    assert of_group and {line.partition(".")[0] for line in of_group} == {"model"}
+    refused = run("config", "--config", "quickstart", "--explain")
+    assert "leaves no size to the text" in refused.errors
+
+
+def test_minutes_are_turned_into_steps_of_this_machine(run, arguments, tmp_path, monkeypatch):
+    """Which the run records, so that it isn't measured again."""
+    pacing = Pacing(step=0.5, compiling=3, validation=1, spent=5, text=TextSize(2541))
+    monkeypatch.setattr(speed, "measured_pacing", lambda config, text, valid: pacing)
+    arguments = [*arguments, "--config.training.minutes=10"]
+    done = run("config", *arguments, "--explain", "training")
+    assert pacing.describe(10) in done.errors
+    assert f"training.steps = {pacing.steps_in(10)}: as many as training.minutes" in done.output
+
+    run("prepare", *arguments, "--workdir", tmp_path / "run")
+    begun = RunDirectory(tmp_path / "run")
+    monkeypatch.setattr(speed, "measured_pacing", None)
+    overrides = [argument.removeprefix("--config.") for argument in arguments[2:]]
+    training = settled(begun, "files", overrides).training
+    assert (training.steps, training.minutes) == (pacing.steps_in(10), 10)
+
+
 def test_sizes_for_text_that_is_not_counted_are_assumed(run, arguments, corpus):
     (corpus / "train.en").write_text("a\n" * 120)
-    assert "sizes for 300,000 pairs, since no corpus" in run("config", *arguments[:2]).errors
+    assert "sizes for 6,000,000 tokens, since no corpus" in run("config", *arguments[:2]).errors
     far = {"kind": "hf", "path": "hf://datasets/a/b/*.parquet", "src": "en", "tgt": "de"}
     mixed = [*arguments, *(f"--config.data.train.far.{key}={value}" for key, value in far.items())]
-    message = "sizes for 300,000 pairs; data.train.far isn't counted: 4 + 4 layers"
+    message = "sizes for 6,000,000 tokens; data.train.far isn't counted: 4 + 4 layers"
     assert message in run("config", *mixed).errors
 
 

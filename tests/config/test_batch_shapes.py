@@ -5,7 +5,8 @@ import pytest
 import flaxformer_mt as fm
 from flaxformer_mt.api.settings import SettingsRequest
 from flaxformer_mt.config import ConfigError, load_config, to_dict
-from flaxformer_mt.config.presets import FEWEST_SHAPES, MOST_SHAPES, fitting_shapes
+from flaxformer_mt.config.load import most_repaid_shapes
+from flaxformer_mt.config.sizes import FEWEST_SHAPES, MOST_SHAPES
 from flaxformer_mt.rundir.layout import RunDirectory, create
 
 CHOSEN = "data.batch.max_shapes=0"
@@ -30,9 +31,9 @@ def test_a_larger_model_repays_more_shapes():
 def test_the_number_costs_least(steps):
     """By the module's own costs of shapes and padding, no other number is cheaper."""
     config = load_config("quickstart", [f"training.steps={steps}"])
-    chosen = fitting_shapes(config)
+    chosen = most_repaid_shapes(config)
     # Twice the steps with twice the shapes leave padding and compiling equal.
-    longer = fitting_shapes(load_config("quickstart", [f"training.steps={4 * steps}"]))
+    longer = most_repaid_shapes(load_config("quickstart", [f"training.steps={4 * steps}"]))
     assert abs(longer - 2 * chosen) <= 1
 
 

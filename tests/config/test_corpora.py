@@ -5,6 +5,7 @@ import dataclasses
 from flaxformer_mt.config import default_config, freeze, load_config, thaw, to_dict
 from flaxformer_mt.config.digest_keys import deciding
 from flaxformer_mt.config.freeze import corpus
+from flaxformer_mt.config.sizes import MUCH, TextSize
 
 GIVEN = {"data.train.zgood": ("z.en", "z.de"), "data.train.abad": ("a.en", "a.de")}
 
@@ -45,7 +46,7 @@ def test_an_order_other_than_of_names_is_another_experiment():
 def test_sizes_of_one_s_own_are_hard_limits():
     def made(**changes):
         settings = {"data.train": ("a.en", "a.de"), **changes}
-        return load_config("files", settings, count=lambda data: 2000)
+        return load_config("files", settings, measure=lambda data: TextSize(80_000))
 
     assert made().data.vocabulary.soft_size
     assert not made(**{"data.vocabulary.size": 700}).data.vocabulary.soft_size
@@ -55,15 +56,17 @@ def test_sizes_of_one_s_own_are_hard_limits():
 
 
 def test_chinese_and_japanese_get_what_the_pages_say():
-    for pairs, size in {2000: 4000, 50_000: 16_000, 300_000: 16_000, 2_000_000: 37_000}.items():
+    """4,000 types for little text, then twice as many as for other languages."""
+    for tokens, size in {80_000: 4000, 2_000_000: 13_000, MUCH: 37_000}.items():
+        text = TextSize(tokens)
         for language in ("zh", "ja", "jpn", "zho_Hant", "yue"):
             settings = {"data.train": ("a.en", "a.txt"), "data.src_lang": "en"}
             settings["data.tgt_lang"] = language
-            config = load_config("files", settings, count=lambda data, pairs=pairs: pairs)
+            config = load_config("files", settings, measure=lambda data, text=text: text)
             vocabulary = config.data.vocabulary
             assert vocabulary.size == size and vocabulary.byte_fallback
             assert vocabulary.character_coverage == 0.9995
             assert (vocabulary.shared, config.model.tie) == (False, "target")
     settings |= {"data.vocabulary.shared": True}
-    config = load_config("files", settings, count=lambda data: 2000)
+    config = load_config("files", settings, measure=lambda data: TextSize(80_000))
     assert (config.data.vocabulary.shared, config.model.tie) == (True, "all")

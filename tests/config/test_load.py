@@ -15,6 +15,7 @@ from flaxformer_mt.config import (
     uneven_heads,
 )
 from flaxformer_mt.config.load import apply_overrides, built_in_names, find_config
+from flaxformer_mt.config.sizes import LITTLE, MUCH, TYPICAL, TextSize
 
 
 @pytest.fixture
@@ -427,43 +428,49 @@ def test_one_file_of_both_sides_has_the_kind_that_its_name_ends_in(written, sett
 TEXT = ["data.train=a.en,a.de"]
 
 
-def for_pairs(pairs, *overrides, recorded=None):
+def for_tokens(tokens, *overrides, recorded=None):
     settings = [*TEXT, *overrides]
-    return load_config("files", settings, recorded=recorded, count=lambda data: pairs)
+    return load_config("files", settings, recorded=recorded, measure=lambda data: TextSize(tokens))
 
 
-def test_sizes_are_those_of_the_variant_for_so_many_pairs():
-    for variant, pairs in (("tiny", 20_000), ("small", 300_000), ("base", 5_000_000)):
+def test_sizes_are_those_of_the_variant_for_so_many_tokens():
+    for variant, tokens in (("tiny", LITTLE), ("small", TYPICAL.tokens), ("base", 10 * MUCH)):
         named = load_config(f"files:{variant}", TEXT)
-        sized = dataclasses.replace(for_pairs(pairs), name=named.name)
+        sized = dataclasses.replace(for_tokens(tokens), name=named.name)
         assert sized == named and sized.sizes == "given"
-    steps = [for_pairs(10**digits).training.steps for digits in range(7)]
-    assert steps == [1000, 1000, 1000, 1000, 1000, 10_000, 100_000]
 
 
 def test_what_the_user_sets_wins_over_the_corpus(tmp_path):
     """In the file or beside it, also where it is what the schema has by default."""
-    assert for_pairs(20_000, "model.d_model=512", "model.d_ff=99").model.d_model == 512
-    slow = for_pairs(20_000, "training.schedule.peak=0.001").training.schedule
-    assert (slow.kind, slow.peak, slow.warmup_steps) == ("peak", 0.001, 300)
+    assert for_tokens(LITTLE, "model.d_model=512", "model.d_ff=99").model.d_model == 512
+    slow = for_tokens(LITTLE, "training.schedule.peak=0.001").training.schedule
+    assert (slow.kind, slow.peak, slow.warmup_steps) == ("peak", 0.001, 600)
     text = find_config("files").read_text()
     text = text.replace("    return", "    config.model.d_ff = 64\n    return")
     (tmp_path / "wide.py").write_text(text)
-    wide = load_config(str(tmp_path / "wide.py"), TEXT, count=lambda data: 20_000)
+    wide = load_config(str(tmp_path / "wide.py"), TEXT, measure=lambda data: TextSize(LITTLE))
     assert (wide.model.d_ff, wide.model.d_model) == (64, 128)
-    assert for_pairs(20_000, "sizes=given").model.d_model == 512
+    assert for_tokens(LITTLE, "sizes=given").model.d_model == 512
 
 
 def test_a_run_keeps_the_sizes_that_it_has_recorded():
     """Its text may have grown since, or be gone."""
-    begun = for_pairs(20_000, "model.d_ff=64")
-    assert for_pairs(5_000_000, "model.d_ff=64", recorded=begun) == begun
-    longer = for_pairs(5_000_000, "model.d_ff=64", "training.steps=5000", recorded=begun)
+    begun = for_tokens(LITTLE, "model.d_ff=64")
+    assert for_tokens(MUCH, "model.d_ff=64", recorded=begun) == begun
+    longer = for_tokens(MUCH, "model.d_ff=64", "training.steps=5000", recorded=begun)
     assert longer.training.steps == 5000 and longer.model == begun.model
 
 
+def test_a_run_of_an_earlier_version_keeps_its_sizes():
+    """Which were chosen by pairs, with other schedules and heads."""
+    changes = ["model.d_model=256", "model.d_k=64", "model.d_v=64", "data.vocabulary.size=8000"]
+    paper = ["training.schedule.kind=paper", "training.schedule.peak=0", "training.patience=0"]
+    earlier = load_config("files", ["sizes=given", *TEXT, *changes, *paper])
+    assert for_tokens(LITTLE, recorded=earlier) == earlier
+
+
 def test_without_text_sizes_are_not_settled():
-    config = load_config("files", count=lambda data: 1 // 0)
+    config = load_config("files", measure=lambda data: 1 // 0)
     assert config.sizes == "corpus" and config.model == load_config("files:small").model
 
 

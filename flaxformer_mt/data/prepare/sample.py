@@ -24,7 +24,7 @@ from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.files.reading import AnyPath
 from flaxformer_mt.progress import Meter
 
-ENOUGH = 1_000_000  # pairs of a corpus that `count_pairs` reads at most: seconds
+ENOUGH = 1_000_000  # pairs of a corpus that are read to check and measure it: seconds
 _AT_A_TIME = 1 << 14
 _HEAD = 1 << 22
 MOST_UNDECODABLE = 0.2  # of a corpus's lines
@@ -41,16 +41,12 @@ def check_inputs(config: DataConfig) -> None:
     """
     if not config.train:
         raise PrepareError("data.train has no corpus: set data.train=SRC,TGT")
-    _count("valid", config, most=1 if config.valid_fraction else None)
-    count_pairs(config)
+    _check("valid", config, most=1 if config.valid_fraction else None)
+    _check("train", config, most=ENOUGH)
 
 
-def count_pairs(config: DataConfig) -> int:
-    """How many pairs there are to train on, before filters, without sets of TFDS or the hub."""
-    return _count("train", config, most=ENOUGH)
-
-
-def _count(split: str, config: DataConfig, most: int | None) -> int:
+def _check(split: str, config: DataConfig, most: int | None) -> None:
+    """Raises as `check_inputs`, for one split."""
     pairs, drops = 0, Drops()
     opened = open_split(config, split, without_fetched=True)
     for key, _, source in opened:
@@ -58,13 +54,12 @@ def _count(split: str, config: DataConfig, most: int | None) -> int:
             pairs += source.size
             continue
         corpus_drops = Drops()
-        number = sum(1 for _ in itertools.islice(_sound_records(source, corpus_drops), most))
+        number = sum(1 for _ in itertools.islice(sound_records(source, corpus_drops), most))
         require_decodable(key, source, number + corpus_drops.total, corpus_drops, config)
         pairs += number
         drops.merge(corpus_drops)
     if opened and not pairs:
         raise nothing_left(split, [drops])
-    return pairs
 
 
 def train_vocabulary(
@@ -300,7 +295,8 @@ def _read(drawn: list[Any], sources: Sequence[PairSource], spread: Spread) -> No
             drawn[place] = source, record
 
 
-def _sound_records(source: PairSource, drops: Drops) -> Iterator[tuple[bytes, ...]]:
+def sound_records(source: PairSource, drops: Drops) -> Iterator[tuple[bytes, ...]]:
+    """The two texts of each record that is a pair; others are counted in `drops`."""
     for line, columns in enumerate(source.records(), 1):
         if defect := source.check(columns, line):
             drops.add(defect)

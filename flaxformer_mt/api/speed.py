@@ -1,0 +1,137 @@
+"""How many training steps this machine does in the minutes that a user allows."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+
+import jax
+
+from flaxformer_mt.config import ExperimentConfig, expected_types
+from flaxformer_mt.config.schema import MeshConfig
+from flaxformer_mt.config.sizes import (
+    TextSize,
+    max_shapes,
+    pieces_per_word,
+    save_every,
+    validate_every,
+)
+from flaxformer_mt.data.plan import Shape
+from flaxformer_mt.parallel.process_settings import make_deterministic, share_one_heap
+from flaxformer_mt.training.program import Program, build
+from flaxformer_mt.training.try_step import try_step
+
+_SECONDS = 3.0  # of steps that are timed
+_STARTING = 10.0  # seconds: Python, JAX, the model
+# Seconds for a million tokens: to measure and read them, learn a vocabulary, and encode them.
+# 200,000 pairs of Europarl, some 10 million tokens, are encoded in 12.4 s (docs/data.md).
+_PREPARING = 2.0
+# Validation beside training, by position: decoding token by token. Multi30k's 1,014 pairs took as
+# long as 32 steps of 2,048 positions, ten of which would hold them.
+_DECODING = 3.2
+_SAVING = 1.2  # steps that a checkpoint delays
+_VALIDATION_PROGRAMS = 2  # the loss and decoding
+_SAFETY = 0.95  # of the time: it may be exceeded by as much as it is missed
+_WORDS, _VALID_PAIRS = 20, 2000  # of a sentence, and of validation text, where it isn't measured
+FEWEST = 100  # steps, whatever they take: fewer teach nothing
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pacing:
+    """What a step and everything else of a training take on this machine, in seconds."""
+
+    step: float
+    compiling: float  # one program: a shape's step, or one of validation's
+    validation: float  # one
+    spent: float  # on measuring
+    text: TextSize  # which is trained on
+
+    def seconds_beside(self, steps: int) -> float:
+        """What a training of so many steps takes beside them."""
+        validations = math.ceil(steps / validate_every(steps))
+        checkpoints = steps // save_every(steps)
+        programs = max_shapes(self.text, steps) + _VALIDATION_PROGRAMS
+        return (
+            _STARTING
+            + self.text.tokens / 1e6 * _PREPARING
+            + self.spent
+            + programs * self.compiling
+            + validations * self.validation
+            + checkpoints * _SAVING * self.step
+        )
+
+    def steps_in(self, minutes: float) -> int:
+        """How many steps fit, at least `FEWEST`."""
+        seconds = _SAFETY * 60 * minutes
+        steps = max(FEWEST, int(seconds / self.step))
+        while steps > FEWEST and self.seconds_beside(steps) + steps * self.step > seconds:
+            # The rest depends little on the steps, so this ends after a few rounds.
+            fitting = int((seconds - self.seconds_beside(steps)) / self.step)
+            steps = max(FEWEST, min(fitting, steps - 1))
+        return steps
+
+    def describe(self, minutes: float) -> str:
+        """A line for people on the steps in so many minutes."""
+        steps = self.steps_in(minutes)
+        beside = self.seconds_beside(steps)
+        needed = (beside + steps * self.step) / 60
+        line = (
+            f"{minutes:g} minutes: {steps:,} steps of {self.step:.2f} s (measured now), and "
+            f"{beside:,.0f} s for preparing, compiling, validating and saving"
+        )
+        if needed > minutes:
+            line += f"; these fewest steps take about {needed:.0f} minutes"
+        return line
+
+
+def measured_pacing(config: ExperimentConfig, text: TextSize, valid: TextSize) -> Pacing:
+    """Compiles the config's training step and times it for some seconds.
+
+    `text` and `valid` are what the run will train and validate on. Of several processes one
+    measures with its own devices; each is taken to do its share of a batch as fast. Raises what
+    `training.program.build` and a step raise.
+    """
+    begin = time.perf_counter()
+    if not jax.distributed.is_initialized():
+        share_one_heap()  # as training does, and too late once a device has been used
+    if config.training.deterministic:
+        make_deterministic()  # before a device is asked for
+    length = min(positions_of_pair(text, config), config.model.max_length)
+    program, shape = _own_program(config, length)
+    longest = config.model.max_length
+    trial = try_step(program, shape, longest=longest, steps=1, seconds=_SECONDS)
+
+    seconds_per_position = trial.mean_seconds / config.data.batch.tokens
+    valid_positions = (valid.pairs or _VALID_PAIRS) * positions_of_pair(valid, config)
+    decoding = _DECODING if config.training.validate_bleu else 0
+    return Pacing(
+        step=trial.mean_seconds,
+        compiling=trial.compile_seconds,
+        # Its loss takes a third of a step's work: there is no backward pass.
+        validation=(decoding + 1 / 3) * valid_positions * seconds_per_position,
+        spent=time.perf_counter() - begin,
+        text=text,
+    )
+
+
+def positions_of_pair(text: TextSize, config: ExperimentConfig) -> int:
+    """About how many positions a pair takes on each side, with the end mark."""
+    words = text.tokens / text.pairs / 2 if text.pairs else _WORDS
+    return 1 + math.ceil(words * pieces_per_word(config.data.vocabulary.size))
+
+
+def _own_program(config: ExperimentConfig, length: int) -> tuple[Program, Shape]:
+    """This process's share of the training, and the shape of its batches of pairs of `length`."""
+    tokens = config.data.batch.tokens // jax.process_count()
+    mesh = config.mesh if jax.process_count() == 1 else MeshConfig()
+    # A seed of its own: a compiled program from the cache would hide how long compiling takes.
+    training = dataclasses.replace(config.training, seed=time.time_ns() % 2**31)
+    own = dataclasses.replace(config, mesh=mesh, training=training)
+    src_types, tgt_types = expected_types(config.data.vocabulary)
+    program = build(
+        own, src_vocab_size=src_types, tgt_vocab_size=tgt_types, devices=jax.local_devices()
+    )
+    multiple = config.data.batch.multiple
+    rows = max(multiple, tokens // length // multiple * multiple)
+    return program, Shape(rows, length, length)

@@ -1,0 +1,32 @@
+"""The steps that fit into some minutes, and how a machine's pace is measured."""
+
+import pytest
+
+from flaxformer_mt.api.speed import FEWEST, Pacing, measured_pacing
+from flaxformer_mt.config import load_config
+from flaxformer_mt.config.sizes import LITTLE, TextSize
+
+PACING = Pacing(step=0.25, compiling=5, validation=5, spent=10, text=TextSize(LITTLE))
+
+
+def test_steps_fill_the_time_that_everything_else_leaves():
+    for minutes in (5, 20, 300):
+        steps = PACING.steps_in(minutes)
+        seconds = PACING.seconds_beside(steps) + steps * PACING.step
+        assert 0.9 * 60 * minutes < seconds <= 60 * minutes
+    assert PACING.describe(20).startswith("20 minutes: 4,0")
+
+
+def test_too_short_a_time_gives_the_fewest_steps_and_says_what_they_take():
+    assert PACING.steps_in(1) == FEWEST
+    assert PACING.describe(1).endswith("these fewest steps take about 2 minutes")
+
+
+def test_a_pace_is_measured_by_real_steps():
+    config = load_config(
+        "quickstart", ["model.d_model=16", "model.d_ff=16", "data.batch.tokens=64"]
+    )
+    text = TextSize(tokens=400, pairs=50)  # four words a side, 1.7 pieces each, and an end mark
+    pacing = measured_pacing(config, text, TextSize(tokens=640, pairs=80))
+    assert 0 < pacing.step < pacing.spent and 0 < pacing.compiling < pacing.spent
+    assert pacing.validation == pytest.approx(80 * 8 / 64 * (3.2 + 1 / 3) * pacing.step)
