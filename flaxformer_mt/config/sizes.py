@@ -45,6 +45,7 @@ _PIECES = _Ends(1.7, 1.3)  # per word, with a vocabulary of these sizes
 _DROPOUT = 0.3, 0.1  # the first up to _DROPOUT_FALLS tokens, the second from MUCH on
 _DROPOUT_FALLS = 700_000  # all of Multi30k
 
+_SHAPES = _Ends(6, 16)
 # One shape for everything is as long as the longest pair: two thirds to five sixths of it would be
 # padding, in the texts below. Two leave 38 to 48%.
 FEWEST_SHAPES, MOST_SHAPES = 2, 16
@@ -132,7 +133,7 @@ def sizes(
     yield from _of_vocabulary(types, has_many_characters=has_many_characters)
     yield ChosenSize("data.batch.tokens", batch_tokens(text), _law(_BATCH))
     chosen_steps = training_steps(text) if steps is None else steps
-    reason = "each is compiled; so many take as long to compile as the padding that they leave"
+    reason = f"{_law(_SHAPES)}; fewer in a short training, since each is compiled"
     shapes = max_shapes(text, chosen_steps)
     yield ChosenSize("data.batch.max_shapes", shapes, reason)
     why_steps = _law(_STEPS) if steps is None else "as many as training.minutes has room for"
@@ -248,7 +249,7 @@ def batch_tokens(text: TextSize) -> int:
 
 
 def max_shapes(text: TextSize, steps: int) -> int:
-    """As `repaid_shapes`, for the sizes of this text's model."""
+    """More shapes save padding; in a short training at most those that `repaid_shapes` says."""
     wide, (encoder, decoder) = width(text), layers(text)
     count, each = heads(wide)
     model = ModelConfig(
@@ -260,7 +261,8 @@ def max_shapes(text: TextSize, steps: int) -> int:
         d_k=each,
         d_v=each,
     )
-    return repaid_shapes(model, vocabulary_size(text), batch_tokens(text), steps)
+    repaid = repaid_shapes(model, vocabulary_size(text), batch_tokens(text), steps)
+    return min(round(_between(text, _SHAPES)), repaid)
 
 
 def repaid_shapes(model: ModelConfig, types: int, batch: int, steps: int) -> int:
