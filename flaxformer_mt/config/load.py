@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 # The training steps for the `training.minutes` of a config whose other sizes are settled.
 Pace: TypeAlias = Callable[[ExperimentConfig], int]
 
+# Pairs that validate where no text is given for it: as many as published sets have, at most this
+# share of a corpus. Where pairs aren't counted, the last is the share.
+_HELD_OUT, _MOST_HELD_OUT, _SHARE_HELD_OUT = 1000, 0.1, 0.01
 # In a wheel the config files lie inside the package; in a checkout beside it.
 BUILT_IN = [parent / "configs" for parent in Path(__file__).parents[1:3]]
 
@@ -123,6 +126,11 @@ class Draft:
         refuse_unused(frozen, self.overrides, self.spec, recorded=recorded)
 
         if say is not None and recorded is None:
+            if frozen.data.valid_fraction and not self.config.data.valid_fraction:
+                say(
+                    f"no validation text is given: {frozen.data.valid_fraction:.1%} of the "
+                    "training text is held out for it (data.valid_fraction)"
+                )
             settings = self.config.data  # in which a language that isn't set is still empty
             languages = {"src_lang": settings.src_lang, "tgt_lang": settings.tgt_lang}
             assumption = assumed(dataclasses.replace(frozen.data, **languages))
@@ -141,7 +149,7 @@ class Draft:
         if recorded is None:
             self._refuse_minutes()
         if config.sizes != "corpus":
-            return config
+            return self._with_held_out(config, recorded, pairs=0)
         from flaxformer_mt.config.sizes import TYPICAL, sized
 
         own_steps = None if "training.steps" in self.free else config.training.steps
@@ -149,14 +157,35 @@ class Draft:
         if recorded is not None:
             _put(config, flatten(recorded), self.free)
             config.sizes = recorded.sizes
+            self._with_held_out(config, recorded, pairs=0)
         elif measure is not None and config.data.train:
             data = freeze(config, self.spec).data
             text, languages = measure(data), (data.src_lang, data.tgt_lang)
             _put(config, sized(text, languages, steps=own_steps), self.free)
             config.sizes = "given"
+            self._with_held_out(config, recorded, pairs=text.pairs)
             if config.training.minutes and pace is not None:
                 steps = pace(freeze(config, self.spec))
                 _put(config, sized(text, languages, steps=steps), self.free)
+        return config
+
+    def _with_held_out(
+        self, config: ConfigDict, recorded: ExperimentConfig | None, *, pairs: int
+    ) -> ConfigDict:
+        """The config, in which part of the only corpus is for validation if no text is.
+
+        The share is as `recorded`, or gives some `_HELD_OUT` of so many pairs (0: unknown).
+        """
+        has_text = config.data.valid.to_dict() != default_config().data.valid.to_dict()
+        if config.data.valid_fraction or has_text or len(config.data.train) != 1:
+            return config
+        if recorded is not None:
+            config.data.valid_fraction = recorded.data.valid_fraction
+        elif pairs:
+            share = min(_MOST_HELD_OUT, _HELD_OUT / pairs)
+            config.data.valid_fraction = float(f"{share:.2g}")
+        else:
+            config.data.valid_fraction = _SHARE_HELD_OUT
         return config
 
     def _refuse_minutes(self) -> None:

@@ -496,3 +496,38 @@ def test_sinusoids_have_no_scale():
     assert load_config("quickstart").model.position_scale == "auto"
     with pytest.raises(ConfigError, match="'model.position_scale' = 'one' needs 'model.positions'"):
         load_config("quickstart", ["model.position_scale=one"])
+
+
+@pytest.mark.parametrize(("pairs", "fraction"), [(300, 0.1), (12_000, 0.083), (3_000_000, 0.00033)])
+def test_training_text_is_held_out_where_nothing_else_validates(pairs, fraction):
+    said: list[str] = []
+    config = load_config(
+        "files",
+        ["data.train=a.en,a.de"],
+        measure=lambda _: TextSize(24 * pairs, pairs=pairs),
+        say=said.append,
+    )
+    assert config.data.valid_fraction == fraction
+    assert said == [
+        f"no validation text is given: {fraction:.1%} of the training text is held out for it "
+        "(data.valid_fraction)"
+    ]
+
+
+def test_a_resumed_run_holds_out_the_same_text():
+    recorded = load_config("files:tiny", ["data.train=a.en,a.de", "data.valid_fraction=0.05"])
+    assert load_config("files:tiny", ["data.train=a.en,a.de"]).data.valid_fraction == 0.01
+    resumed = load_config("files:tiny", ["data.train=a.en,a.de"], recorded=recorded)
+    assert resumed.data.valid_fraction == 0.05
+
+
+@pytest.mark.parametrize(
+    "corpora",
+    [
+        [],
+        ["data.train=a.en,a.de", "data.valid=v.en,v.de"],
+        ["data.train.a=a.en,a.de", "data.train.b=b.en,b.de"],
+    ],
+)
+def test_nothing_is_held_out_without_one_corpus_or_beside_validation_text(corpora):
+    assert load_config("files:tiny", corpora).data.valid_fraction == 0
