@@ -271,6 +271,8 @@ def test_a_test_set_called_valid_is_a_mistake_too():
             "data.valid=x.jsonl.gz",
             "for one file of both sides (jsonl) write --config.data.valid=x.jsonl.gz,SRC,TGT with",
         ),
+        ("data.train=x.jsonl,en", "for one file of both sides (jsonl) write --config.data.train=x"),
+        ("data.train=x.tsv,1", "for one file of both sides (tsv) write --config.data.train=x.tsv"),
         ("data.train=x.tsv,en,de", "for one file of both sides (tsv) write --config.data.train=x"),
         ("data.train.a.source=x", "unknown key 'data.train.a.source'; did you mean 'src'?"),
         ("data.valid.name=x", "unknown key 'data.valid.name'; valid names: kind, src"),
