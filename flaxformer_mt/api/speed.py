@@ -77,11 +77,11 @@ class Pacing:
         beside = self.seconds_beside(steps)
         needed = (beside + steps * self.step) / 60
         line = (
-            f"{minutes:g} minutes: {steps:,} steps of {self.step:.2f} s (measured now), and "
+            f"training.minutes={minutes:g}: {steps:,} steps of {self.step:.2f} s (measured now), and "
             f"{beside:,.0f} s for preparing, compiling, validating and saving"
         )
         if needed > minutes:
-            line += f"; these fewest steps take about {needed:.0f} minutes"
+            line += f"; these fewest steps take about {needed:.1f} minutes"
         return line
 
 
