@@ -19,7 +19,7 @@ def test_steps_fill_the_time_that_everything_else_leaves():
 
 def test_too_short_a_time_gives_the_fewest_steps_and_says_what_they_take():
     assert PACING.steps_in(1) == FEWEST
-    assert PACING.describe(1).endswith("these fewest steps take about 1.3 minutes")
+    assert PACING.describe(1).endswith("these fewest steps take about 1.2 minutes")
 
 
 def test_a_pace_is_measured_by_real_steps():
