@@ -31,7 +31,7 @@ _PREPARING = 2.0
 # long as 32 steps of 2,048 positions, ten of which would hold them.
 _DECODING = 3.2
 _SAVING = 1.2  # steps that a checkpoint delays
-_VALIDATION_PROGRAMS = 2  # the loss and decoding
+_VALIDATION_PROGRAMS = 1  # loss and decoding together compile as long as a step: no backward pass
 _SAFETY = 0.95  # of the time: it may be exceeded by as much as it is missed
 _WORDS, _VALID_PAIRS = 20, 2000  # of a sentence, and of validation text, where it isn't measured
 FEWEST = 100  # steps, whatever they take: fewer teach nothing
@@ -77,11 +77,11 @@ class Pacing:
         beside = self.seconds_beside(steps)
         needed = (beside + steps * self.step) / 60
         line = (
-            f"{minutes:g} minutes: {steps:,} steps of {self.step:.2f} s (measured now), and "
-            f"{beside:,.0f} s for preparing, compiling, validating and saving"
+            f"training.minutes={minutes:g}: {steps:,} steps of {self.step:.2f} s (measured now), "
+            f"and {beside:,.0f} s for preparing, compiling, validating and saving"
         )
         if needed > minutes:
-            line += f"; these fewest steps take about {needed:.0f} minutes"
+            line += f"; these fewest steps take about {needed:.1f} minutes"
         return line
 
 

@@ -64,8 +64,10 @@ _FEWEST_TYPES, _FEWEST_STEPS, _SHORTEST_WARMUP = 500, 1000, 300
 # Of the steps, in trainings of up to the first and from the second of _SAVE_STEPS on: the paper's
 # base has a checkpoint every 1,500 of 100,000 steps. Short trainings would spend their time on it.
 _SAVE_SHARE, _SAVE_STEPS = (0.025, 0.015), (1000, 6000)
+# Steps. After fewer, BLEU differs by chance: one of 100 steps ended at 96, its patience exhausted.
+_LEAST_SAVE = 10
 _SAVES_PER_VALIDATION = 6  # so there are 6 to 11 validations
-_PATIENCE = 3  # validations: 27% to 45% of the steps
+_PATIENCE = 3  # validations: 27% to 45% of the steps, unless they are very few
 _LOGITS = 32_000_000  # 128 MB
 _CHARACTERS_PER_TOKEN = 2.0  # where words have no blanks between them
 
@@ -310,7 +312,7 @@ def save_every(steps: int) -> int:
     (most, least), (few, many) = _SAVE_SHARE, _SAVE_STEPS
     place = math.log(steps / few) / math.log(many / few)
     share = most + (least - most) * min(1.0, max(0.0, place))
-    return max(1, round(share * steps))
+    return max(_LEAST_SAVE, round(share * steps))
 
 
 def validate_every(steps: int) -> int:

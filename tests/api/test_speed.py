@@ -14,12 +14,12 @@ def test_steps_fill_the_time_that_everything_else_leaves():
         steps = PACING.steps_in(minutes)
         seconds = PACING.seconds_beside(steps) + steps * PACING.step
         assert 0.9 * 60 * minutes < seconds <= 60 * minutes
-    assert PACING.describe(20).startswith("20 minutes: 4,0")
+    assert PACING.describe(20).startswith("training.minutes=20: 4,0")
 
 
 def test_too_short_a_time_gives_the_fewest_steps_and_says_what_they_take():
     assert PACING.steps_in(1) == FEWEST
-    assert PACING.describe(1).endswith("these fewest steps take about 2 minutes")
+    assert PACING.describe(1).endswith("these fewest steps take about 1.2 minutes")
 
 
 def test_a_pace_is_measured_by_real_steps():

@@ -60,7 +60,7 @@ def test_a_tenth_more_text_changes_no_size_by_more_than_a_quarter(languages):
             assert 0.75 * number <= after[key] <= 1.25 * number, (tokens, key)
 
 
-@pytest.mark.parametrize("steps", [None, 150, 1000, 40_000])
+@pytest.mark.parametrize("steps", [None, 400, 1000, 40_000])
 def test_every_text_gives_a_config_whose_patience_can_act(steps):
     for tokens in (100, 3e4, LITTLE, 1e6, 7e6, MUCH, 1e9):
         config = config_for(text_of(tokens), steps=steps)
@@ -97,6 +97,13 @@ def test_little_text_gets_what_was_measured():
     assert little["model.dropout"] == 0.3 and little["model.d_model"] == 128
     assert little["data.vocabulary.size"] == 2000 and little["data.batch.tokens"] == 2048
     assert 4000 <= little["training.steps"] <= 10_000  # 8 to 20 minutes on two cores
+
+
+def test_the_shortest_trainings_have_no_validations_that_differ_by_chance():
+    for steps in (1, 50, 100, 300):
+        training = config_for(TextSize(LITTLE), steps=steps).training
+        assert training.validate_every == 60 and training.save_every == 10
+        assert training.schedule.warmup_steps <= max(1, 0.3 * steps)
 
 
 def test_a_language_of_few_words_has_no_more_types_than_words():
