@@ -1,13 +1,14 @@
 """The command: plans the study, works through its queue, and records what there is."""
 
 import argparse
+import contextlib
 import json
 import math
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks import RESULTS
@@ -50,32 +51,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def work(study: Study, *, hours: float, without_peers: bool = False) -> int:
     """Runs trials that fit into the hours, in order. SIGINT and SIGTERM interrupt a trial."""
-    # A shell that starts this in the background makes it ignore SIGINT.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     end = time.monotonic() + 3600 * hours
     skipped: set[Trial] = set()
     try:
-        while (trial := _next(study, skipped, end, without_peers=without_peers)) is not None:
-            say(f"{trial.name}: begins")
-            try:
-                content = run_trial(study, trial)
-            except EnvironmentMissing as error:
-                say(f"{trial.name}: {error}")
-                skipped.add(trial)
-                continue
-            outcome = content["failure"] or f"dev BLEU {content['dev']['bleu']:.2f}"
-            say(
-                f"{trial.name}: {outcome}; {content['steps']:,} steps, "
-                f"{content['seconds']:,.0f} s, {content['cpu_seconds']:,.0f} CPU s"
-            )
-            for loser in eliminated(dev_scores(study.records())):
-                shutil.rmtree(study.run_folder(loser), ignore_errors=True)
+        with _interruptible():
+            while (trial := _next(study, skipped, end, without_peers=without_peers)) is not None:
+                try:
+                    _run(study, trial)
+                except EnvironmentMissing as error:
+                    say(f"{trial.name}: {error}")
+                    skipped.add(trial)
     except (KeyboardInterrupt, Interrupted):
         say("interrupted: the same command continues")
         return STOPPED
     say("nothing more fits into the time" if any(_all(study)) else "all trials have ended")
     return 0
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Lets both signals raise KeyboardInterrupt: a shell's background commands ignore SIGINT."""
+    kinds = (signal.SIGINT, signal.SIGTERM)
+    former = {kind: signal.signal(kind, signal.default_int_handler) for kind in kinds}
+    try:
+        yield
+    finally:
+        for kind, handler in former.items():
+            signal.signal(kind, handler)
+
+
+def _run(study: Study, trial: Trial) -> None:
+    """Runs a trial, and deletes the runs of settings that it has eliminated."""
+    say(f"{trial.name}: begins")
+    content = run_trial(study, trial)
+    outcome = content["failure"] or f"dev BLEU {content['dev']['bleu']:.2f}"
+    say(
+        f"{trial.name}: {outcome}; {content['steps']:,} steps, "
+        f"{content['seconds']:,.0f} s, {content['cpu_seconds']:,.0f} CPU s"
+    )
+    for loser in eliminated(dev_scores(study.records())):
+        shutil.rmtree(study.run_folder(loser), ignore_errors=True)
 
 
 def _next(study: Study, skipped: set[Trial], end: float, *, without_peers: bool) -> Trial | None:

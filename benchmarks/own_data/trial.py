@@ -70,7 +70,7 @@ class Study:
 
 
 def lines_of(path: Path) -> list[str]:
-    """The lines of a file of outputs; JoeyNMT leaves out the last one's end."""
+    """The lines of a file of outputs, of which the last may lack its end."""
     return path.read_text("utf-8").removesuffix("\n").split("\n")
 
 
