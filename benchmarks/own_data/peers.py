@@ -42,8 +42,11 @@ class JoeyNmt:
     def translating_command(
         self, python: Path, text: Text, folder: Path, split: str, output: Path
     ) -> list[str]:
+        checkpoint = self.newest(folder)
+        assert checkpoint is not None
         config = self._config(text, folder, 0)
-        config["testing"]["load_model"] = str(self.newest(folder))
+        config["model_dir"] = str(checkpoint.parent)
+        config["testing"]["load_model"] = str(checkpoint)
         path = folder / "translate.json"
         write_json(path, config)
         module = f"{_PROGRAMS}.joeynmt_translating"

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.significance import PairedTest
+from sacrebleu.significance import PairedTest, Result
 
 from benchmarks.own_data.corpora import CORPORA
 from benchmarks.own_data.peers import PEERS
 from benchmarks.own_data.queue_of_trials import PARTS, Part, Stage, Trial
 from benchmarks.own_data.scoring import Scores, scores
-from benchmarks.own_data.trial import EPOCH, dev_scores
+from benchmarks.own_data.trial import EPOCH, FAILED, dev_scores
 
 NEAR, AHEAD = 1.0, 2.0  # BLEU
 P_VALUE = 0.05
@@ -88,30 +88,34 @@ class Judged:
 def chosen(cell: Cell, records: Records) -> Chosen:
     """Who stands for each part of a cell. A part counts once all of its trials have ended."""
     dev = dev_scores(records)
-    ended: dict[Part, list[Trial]] = {}
-    missing = []
-    for part in PARTS:
-        stage = cell.stage(part)
-        trials = stage.trials(dev) or []
-        ended[part] = [trial for trial in trials if trial in dev]
-        if len(ended[part]) < stage.count:
-            missing.append(f"{part} ({len(ended[part])} of {stage.count} trials)")
-            ended[part] = []
-    scored = {
-        part: [trial for trial in trials if dev[trial] >= 0] for part, trials in ended.items()
+    ended = {part: _ended(cell.stage(part), dev) for part in PARTS}
+    whole = {
+        part: trials if len(trials) == cell.stage(part).count else []
+        for part, trials in ended.items()
     }
-    trained = [trial for trial in scored["peers"] if records[trial]["epochs"] >= EPOCH]
-
-    def best(trials: Sequence[Trial]) -> Trial | None:
-        return max(trials, key=lambda trial: dev[trial], default=None)
-
+    trained = [trial for trial in whole["peers"] if records[trial]["epochs"] >= EPOCH]
     return Chosen(
-        ours=best(scored["ours"]),
-        own_best=best(scored["search"]),
-        best_peer=best(trained),
-        apart=tuple(trial for trial in ended["peers"] if trial not in trained),
-        missing=tuple(missing),
+        ours=_best(whole["ours"], dev),
+        own_best=_best(whole["search"], dev),
+        best_peer=_best(trained, dev),
+        apart=tuple(trial for trial in whole["peers"] if trial not in trained),
+        missing=tuple(
+            f"{part} ({len(ended[part])} of {cell.stage(part).count} trials)"
+            for part in PARTS
+            if not whole[part]
+        ),
     )
+
+
+def _ended(stage: Stage, dev: Mapping[Trial, float]) -> list[Trial]:
+    """The trials of a stage that have ended."""
+    return [trial for trial in stage.trials(dev) or () if trial in dev]
+
+
+def _best(trials: Sequence[Trial], dev: Mapping[Trial, float]) -> Trial | None:
+    """The trial with the highest dev score; None if all have failed."""
+    scored = [trial for trial in trials if dev[trial] > FAILED]
+    return max(scored, key=lambda trial: dev[trial], default=None)
 
 
 def judged(
@@ -147,7 +151,7 @@ def bootstrap(
 
     It doesn't say which is better.
     """
-    systems = [("baseline", list(baseline)), ("system", list(system))]
+    systems: list[tuple[str, Sequence[str]]] = [("baseline", baseline), ("system", system)]
     test = PairedTest(
         systems,
         {"BLEU": BLEU()},
@@ -156,9 +160,9 @@ def bootstrap(
         n_samples=resamples,
     )
     _, tested = test()
-    p_value = tested["BLEU"][1].p_value
-    assert p_value is not None
-    return float(p_value)
+    result = tested["BLEU"][1]
+    assert isinstance(result, Result) and result.p_value is not None
+    return float(result.p_value)
 
 
 def metrics(cells: Sequence[Judged]) -> dict[str, float]:

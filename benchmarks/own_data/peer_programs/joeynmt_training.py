@@ -30,9 +30,10 @@ def main() -> None:
     step = TrainManager._train_step
 
     def counting(manager: Any, batch: Any) -> Any:
+        outcome = step(manager, batch)
         counts["sentences"] += batch.nseqs
         counts["steps"] += 1
-        return step(manager, batch)
+        return outcome
 
     TrainManager._train_step = counting
     builders.ReduceLROnPlateau = _Plateau
