@@ -64,7 +64,13 @@ ROWS = {
 SHOWN, LISTED = 4, 12
 # The order of the page: its topics, by how the names of their results begin. Real text comes first.
 TOPICS = {
-    "Translation of real text": ("tatoeba", "europarl", "multi30k", "back_translation"),
+    "Translation of real text": (
+        "own_data",
+        "tatoeba",
+        "europarl",
+        "multi30k",
+        "back_translation",
+    ),
     "Translation of the built-in grammar": ("quickstart", "deviations"),
     "Parsing": ("craft",),
     "Training": ("training_speed", "learning_curves", "attention_speed", "first_contact"),
