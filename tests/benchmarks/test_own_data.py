@@ -22,6 +22,7 @@ from benchmarks.own_data.timed import Course, Spent, timed
 from benchmarks.own_data.trial import Interrupted, Study, run_trial
 from benchmarks.peer_environments import Environments
 from flaxformer_mt.config import load_config
+from flaxformer_mt.reproduction.result_file import read_hypotheses, read_result
 
 SMALL, FIRST = "multi30k_3000", "multi30k_10000"
 NAMES = list(SETTINGS)
@@ -271,3 +272,30 @@ def _record(trial, *, dev, epochs=2.0):
         "seconds": 1.0,
         "cpu_seconds": 1.0,
     }
+
+
+def test_the_record_has_what_was_measured_and_names_what_is_missing(tmp_path, monkeypatch):
+    raw = tmp_path / "data" / "multi30k" / "raw"
+    raw.mkdir(parents=True)
+    for name, lines in (("train", 3000), ("val", 10), ("test_2016_flickr", len(REFERENCES))):
+        references = (REFERENCES * 30)[:lines]
+        for code in ("en", "de"):
+            (raw / f"{name}.{code}").write_text("".join(f"{line}\n" for line in references))
+    environments = Environments(tmp_path / "environments", install=False)
+    study = Study(data=tmp_path / "data", workdir=tmp_path, environments=environments, clock="cpu")
+    for trial, content in _records(SMALL, 5).items():
+        study.outputs(trial).mkdir(parents=True)
+        lines = REFERENCES if trial.part == "ours" else WORSE
+        (study.outputs(trial) / "test.hyp").write_text("".join(f"{line}\n" for line in lines))
+        study.record_file(trial).write_text(json.dumps({**content, "limited_by": "cpu"}))
+
+    assert command.record(study, tmp_path, tmp_path / "chart.svg") == 0
+    result = read_result(tmp_path / "own_data.json")
+    cell = f"{SMALL}_5_minutes"
+    assert result.metrics[f"{cell}_ours_bleu"] == pytest.approx(100)
+    assert result.metrics["cells_2_ahead_of_best_peer"] == 1
+    assert cell not in result.details["missing"]
+    assert f"{SMALL}_20_minutes: ours (0 of 1 trials)" in result.details["missing"]
+    assert read_hypotheses(result, f"{cell}.best_peer", tmp_path) == WORSE
+    assert len((tmp_path / "own_data.trials.jsonl").read_text().splitlines()) == 21
+    assert "3,000 pairs" in (tmp_path / "chart.svg").read_text()
