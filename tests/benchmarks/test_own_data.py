@@ -169,15 +169,18 @@ def test_the_bootstrap_tells_a_difference_from_none_and_only_the_better_one_is_a
     shifted = WORSE[1:2] + WORSE[:1] + WORSE[2:]
     assert bootstrap(WORSE, shifted, REFERENCES, resamples=200) > 0.05
 
-    cell, records = Cell(SMALL, 5), _records(SMALL, 5)
-    who = chosen(cell, records)
+    cell = Cell(SMALL, 5)
+    who = chosen(cell, _records(SMALL, 5))
+    alike = {who.ours: shifted, who.own_best: shifted, who.best_peer: WORSE}
+    assert judged(cell, who, alike, SOURCES, REFERENCES).p_value > 0.05
     ahead = {who.ours: REFERENCES, who.own_best: REFERENCES, who.best_peer: WORSE}
     behind = {who.ours: WORSE, who.own_best: REFERENCES, who.best_peer: REFERENCES}
-    assert judged(cell, who, ahead, SOURCES, REFERENCES).is_ahead_of_peers
+    won = judged(cell, who, ahead, SOURCES, REFERENCES)
+    assert won.is_ahead_of_peers
     lost = judged(cell, who, behind, SOURCES, REFERENCES)
     assert lost.p_value < 0.05
-    assert not lost.is_ahead_of_peers
-    assert not lost.is_near_own_best
+    assert not (lost.is_ahead_of_peers or lost.is_near_own_best)
+    assert not dataclasses.replace(won, p_value=0.2).is_ahead_of_peers
 
 
 def test_the_counts_are_of_cells_that_can_be_compared_and_the_rest_is_missing():
