@@ -14,7 +14,15 @@ from pathlib import Path
 from benchmarks import RESULTS
 from benchmarks.own_data.chart import chart
 from benchmarks.own_data.queue_of_trials import Trial, eliminated, pending, plan
-from benchmarks.own_data.record import CELLS, chosen, details, judged, metrics, write_trials
+from benchmarks.own_data.record import (
+    CELLS,
+    chosen,
+    details,
+    judged,
+    metrics,
+    signatures,
+    write_trials,
+)
 from benchmarks.own_data.trial import (
     ROOT,
     Interrupted,
@@ -120,13 +128,14 @@ def record(study: Study, results: Path, picture: Path) -> int:
             text = study.text(cell.corpus)
             sources, references = text.lines("test", 0), text.lines("test", 1)
         cells.append(judged(cell, who, outputs, sources, references))
+    figures = metrics(cells)
     result = write_result(
         results / "own_data.json",
         command="python -m benchmarks.own_data --data FOLDER --workdir DIR --record",
         config="files",
         seconds=sum(content["seconds"] for content in records.values()),
-        metrics=metrics(cells),
-        signatures={},
+        metrics=figures,
+        signatures=signatures(figures),
         details=details(cells, records),
         hypotheses={
             f"{cell.cell.name}.{name}": lines

@@ -18,6 +18,7 @@ from benchmarks.own_data.peers import PEERS
 from benchmarks.own_data.queue_of_trials import PARTS, Part, Stage, Trial
 from benchmarks.own_data.scoring import Scores, scores
 from benchmarks.own_data.trial import EPOCH, FAILED, dev_scores
+from flaxformer_mt.evaluation.metrics import Bleu, Chrf
 
 NEAR, AHEAD = 1.0, 2.0  # BLEU
 P_VALUE = 0.05
@@ -196,6 +197,17 @@ def _figures(cell: Judged) -> Iterator[tuple[str, float]]:
         yield "short_outputs_share", cell.scores["ours"].short_share
     if cell.p_value is not None:
         yield "p_value", cell.p_value
+
+
+def signatures(figures: Mapping[str, float]) -> dict[str, str]:
+    """How the scores among the figures are computed."""
+    metrics_by_ending = {"_bleu": Bleu(), "_chrf": Chrf()}
+    return {
+        name: metric.signature
+        for name in figures
+        for ending, metric in metrics_by_ending.items()
+        if name.endswith(ending)
+    }
 
 
 def details(cells: Sequence[Judged], records: Records) -> dict[str, str]:

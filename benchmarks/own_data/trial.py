@@ -28,7 +28,7 @@ from flaxformer_mt.versions import git_commit, package_versions
 ROOT = Path(__file__).parent.parent.parent
 FAILED = -1.0  # the dev score of a trial without outputs
 _MARGIN = 5.0  # seconds before the end of a trial's time at which it is asked to save
-_TRANSLATING = 3600.0  # seconds after which a translation has failed
+_TRANSLATING = 7200.0  # seconds after which a translation has failed
 EPOCH = 0.9  # of the pairs: a peer leaves out those that it finds too long
 
 
@@ -266,7 +266,9 @@ class OfPeer:
         command = self.peer.translating_command(
             self.python, text, folder.resolve(), split, output.resolve()
         )
-        failure = _translated(command, folder / "translating.txt", self.clock)
+        # With two threads, PyTorch's spend their time waiting for each other on a busy machine.
+        environment = {"OMP_NUM_THREADS": "1"}
+        failure = _translated(command, folder / "translating.txt", self.clock, environment)
         if failure is not None:
             return failure
         if not output.exists():
@@ -295,7 +297,9 @@ def contestant_of(trial: Trial, study: Study) -> Contestant:
     )
 
 
-def _translated(command: Sequence[str], log: Path, clock: Clock) -> str | None:
+def _translated(
+    command: Sequence[str], log: Path, clock: Clock, environment: Mapping[str, str] | None = None
+) -> str | None:
     """Runs a command that translates; returns why it failed."""
     prefix = ["chrt", "--idle", "0"] if clock == "cpu" else []
     with log.open("ab") as output:
@@ -306,7 +310,7 @@ def _translated(command: Sequence[str], log: Path, clock: Clock) -> str | None:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=ROOT,
-                env=os.environ,
+                env={**os.environ, **(environment or {})},
                 timeout=_TRANSLATING,
             )
         except subprocess.TimeoutExpired:

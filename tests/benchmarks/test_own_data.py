@@ -22,6 +22,7 @@ from benchmarks.own_data.timed import Course, Spent, timed
 from benchmarks.own_data.trial import Interrupted, Study, run_trial
 from benchmarks.peer_environments import Environments
 from flaxformer_mt.config import load_config
+from flaxformer_mt.reproduction.result_file import read_hypotheses, read_result
 
 SMALL, FIRST = "multi30k_3000", "multi30k_10000"
 NAMES = list(SETTINGS)
@@ -168,15 +169,18 @@ def test_the_bootstrap_tells_a_difference_from_none_and_only_the_better_one_is_a
     shifted = WORSE[1:2] + WORSE[:1] + WORSE[2:]
     assert bootstrap(WORSE, shifted, REFERENCES, resamples=200) > 0.05
 
-    cell, records = Cell(SMALL, 5), _records(SMALL, 5)
-    who = chosen(cell, records)
+    cell = Cell(SMALL, 5)
+    who = chosen(cell, _records(SMALL, 5))
+    alike = {who.ours: shifted, who.own_best: shifted, who.best_peer: WORSE}
+    assert judged(cell, who, alike, SOURCES, REFERENCES).p_value > 0.05
     ahead = {who.ours: REFERENCES, who.own_best: REFERENCES, who.best_peer: WORSE}
     behind = {who.ours: WORSE, who.own_best: REFERENCES, who.best_peer: REFERENCES}
-    assert judged(cell, who, ahead, SOURCES, REFERENCES).is_ahead_of_peers
+    won = judged(cell, who, ahead, SOURCES, REFERENCES)
+    assert won.is_ahead_of_peers
     lost = judged(cell, who, behind, SOURCES, REFERENCES)
     assert lost.p_value < 0.05
-    assert not lost.is_ahead_of_peers
-    assert not lost.is_near_own_best
+    assert not (lost.is_ahead_of_peers or lost.is_near_own_best)
+    assert not dataclasses.replace(won, p_value=0.2).is_ahead_of_peers
 
 
 def test_the_counts_are_of_cells_that_can_be_compared_and_the_rest_is_missing():
@@ -271,3 +275,30 @@ def _record(trial, *, dev, epochs=2.0):
         "seconds": 1.0,
         "cpu_seconds": 1.0,
     }
+
+
+def test_the_record_has_what_was_measured_and_names_what_is_missing(tmp_path, monkeypatch):
+    raw = tmp_path / "data" / "multi30k" / "raw"
+    raw.mkdir(parents=True)
+    for name, lines in (("train", 3000), ("val", 10), ("test_2016_flickr", len(REFERENCES))):
+        references = (REFERENCES * 30)[:lines]
+        for code in ("en", "de"):
+            (raw / f"{name}.{code}").write_text("".join(f"{line}\n" for line in references))
+    environments = Environments(tmp_path / "environments", install=False)
+    study = Study(data=tmp_path / "data", workdir=tmp_path, environments=environments, clock="cpu")
+    for trial, content in _records(SMALL, 5).items():
+        study.outputs(trial).mkdir(parents=True)
+        lines = REFERENCES if trial.part == "ours" else WORSE
+        (study.outputs(trial) / "test.hyp").write_text("".join(f"{line}\n" for line in lines))
+        study.record_file(trial).write_text(json.dumps({**content, "limited_by": "cpu"}))
+
+    assert command.record(study, tmp_path, tmp_path / "chart.svg") == 0
+    result = read_result(tmp_path / "own_data.json")
+    cell = f"{SMALL}_5_minutes"
+    assert result.metrics[f"{cell}_ours_bleu"] == pytest.approx(100)
+    assert result.metrics["cells_2_ahead_of_best_peer"] == 1
+    assert cell not in result.details["missing"]
+    assert f"{SMALL}_20_minutes: ours (0 of 1 trials)" in result.details["missing"]
+    assert read_hypotheses(result, f"{cell}.best_peer", tmp_path) == WORSE
+    assert len((tmp_path / "own_data.trials.jsonl").read_text().splitlines()) == 21
+    assert "3,000 pairs" in (tmp_path / "chart.svg").read_text()
