@@ -76,7 +76,7 @@ def beam_search(
     source = jnp.broadcast_to(jnp.array(source, jnp.int32), (count, len(source)))
     arrays = {
         NoRepeats: (),
-        AtLeast: jnp.full(count, rules.fewest),
+        AtLeast: jnp.full(count, rules.min_length),
         TreeShape: (jnp.full(count, words), source),
     }
     rows = SearchRows(

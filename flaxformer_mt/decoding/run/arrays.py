@@ -121,7 +121,7 @@ class BatchFiller:
             src[row, :length] = source.tokens
             rows.limits[row] = limit
             rows.prefix[row, : len(source.prefix)] = np.searchsorted(types, source.prefix)
-            if self.rules.sample:
+            if self.rules.sampling:
                 rows.seeds[row] = seed_words(self.seed, *source.number)
 
         masks = [mask.arrays(sources, types, shape) for mask in self.rules.masks]

@@ -24,9 +24,9 @@ def takes_phrases(rules: Rules) -> bool:
 
 def _against_phrases(rules: Rules) -> dict[str, bool]:
     return {
-        "sampling": rules.sample,
-        "decoding.diverse_groups": rules.groups > 1,
-        "decoding.no_repeat_ngram": rules.no_repeat > 0,
+        "sampling": rules.sampling,
+        "decoding.diverse_groups": rules.diverse_groups > 1,
+        "decoding.no_repeat_ngram": rules.no_repeat_ngram > 0,
         "decoding.outputs = trees": rules.trees is not None,
     }
 

@@ -67,7 +67,7 @@ def decoded_of(
             at_limit=length >= limit - (rules.trees is not None),
         )
 
-    slots = np.split(np.arange(rules.slots), rules.groups)
+    slots = np.split(np.arange(rules.slots), rules.diverse_groups)
     groups = [
         [decoded(slot) for slot in of_group[np.isfinite(scores[of_group])]] for of_group in slots
     ]

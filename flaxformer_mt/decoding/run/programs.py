@@ -198,7 +198,7 @@ def begin_search(
             segment_ids,
             beams=rules.beam_size,
             length=room,
-            coverage=rules.coverage,
+            coverage=rules.coverage_penalty,
             method="start_cache",
         )
         caches.append(cache)

@@ -67,7 +67,8 @@ def begin(cache: Cache, rows: SearchRows, rules: Rules, *, length: int) -> State
     """The state before the first step of a search for outputs of at most `length` tokens.
 
     Leaves of `cache["beams"]` have beams on axis 1 and follow their hypotheses; with
-    `rules.coverage` it is a sequence of mappings with "coverage", each source token's attention.
+    `rules.coverage_penalty` it is a sequence of mappings with "coverage", each source token's
+    attention.
     """
     count, beams = rows.limits.shape[0], rules.beam_size
     # One empty hypothesis per group: copies would fill it with the same continuations.
@@ -77,14 +78,14 @@ def begin(cache: Cache, rows: SearchRows, rules: Rules, *, length: int) -> State
         cache=cache,
         last=jnp.full((count, beams), BOS, jnp.int32),
         tokens=jnp.full((count, beams, length), PAD, jnp.int32),
-        log_probs=jnp.zeros((count, beams)) if rules.sample else alone,
+        log_probs=jnp.zeros((count, beams)) if rules.sampling else alone,
         finished=Hypotheses(
             tokens=jnp.full((count, rules.slots, length), PAD, jnp.int32),
             scores=jnp.full((count, rules.slots), -jnp.inf, jnp.float32),
             log_probs=jnp.full((count, rules.slots), -jnp.inf, jnp.float32),
             lengths=jnp.zeros((count, rules.slots), jnp.int32),
         ),
-        ended=jnp.zeros((count, rules.groups), jnp.int32),
+        ended=jnp.zeros((count, rules.diverse_groups), jnp.int32),
         stopped=rows.limits == 0,
         rows=rows,
         progress=None if rows.phrases is None else at_start(rows.phrases, beams),

@@ -7,9 +7,9 @@ limit only the end mark is allowed, at the model's log-probability, so every hyp
 A row stops when no live hypothesis can still enter its finished set, which doesn't change the
 result, or with `rules.patience` once so many have ended (Kasai et al., 2022, arXiv 2204.05424).
 
-With `rules.groups` this holds within each group, which has slots of its own and ranks lower, by
-`numbers.diversity`, what earlier groups have chosen. With `rules.sample` each of the beam_size
-hypotheses is drawn independently and keeps its place; finished ones are sorted by score.
+With `rules.diverse_groups` this holds within each group, which has slots of its own and ranks
+lower, by `numbers.diversity`, what earlier groups have chosen. With `rules.sampling` each of the
+beam_size hypotheses is drawn independently and keeps its place; finished ones are sorted by score.
 
 In shapes, `offered` is the number of continuations that a step looks at, and `width` that of a
 group's hypotheses.
@@ -156,7 +156,7 @@ def _continuations(
     if rules.trees is not None and rules.trees.of_source:
         logits = pooled(rules.trees, logits, allowed.mask(rules.beam_size))
 
-    if rules.sample:
+    if rules.sampling:
         drawn, token = sampled(
             logits,
             allowed.mask(rules.beam_size),
@@ -167,12 +167,12 @@ def _continuations(
         )
         beam = jnp.broadcast_to(jnp.arange(rules.beam_size)[None], token.shape)
         log_probs = ranked = state.log_probs + drawn
-    elif rules.groups > 1:
+    elif rules.diverse_groups > 1:
         ranked, (log_probs, beam, token) = diverse_candidates(
             logits,
             state.log_probs,
             allowed,
-            groups=rules.groups,
+            groups=rules.diverse_groups,
             count=rules.candidates,
             diversity=numbers.diversity,
         )
@@ -196,7 +196,7 @@ def _completed(
     counts = continuations.ends
     if rules.ends_among:
         rank = np.arange(continuations.token.shape[1]) % (
-            continuations.token.shape[1] // rules.groups
+            continuations.token.shape[1] // rules.diverse_groups
         )
         among = rank < rules.ends_among
         if state.rows.phrases is not None:
@@ -206,10 +206,10 @@ def _completed(
 
     length = state.position + 1
     scores = continuations.log_probs / numbers.penalty(length)
-    if rules.coverage:
+    if rules.coverage_penalty:
         members = [leaves["coverage"] for leaves in cache["beams"]]
         covered = coverage_penalty(sum(members) / len(members))  # --> [rows, beams]
-        scores = scores + numbers.beta * take(covered, continuations.beam)
+        scores = scores + numbers.coverage_penalty * take(covered, continuations.beam)
     return Hypotheses(
         tokens=continuations.tokens,
         scores=jnp.where(counts, scores, -jnp.inf),
@@ -223,7 +223,7 @@ def _merged(state: State, new: Hypotheses, rules: Rules) -> Hypotheses:
     finished = _best_of_both(
         _by_groups(state.finished, rules),
         _by_groups(new, rules),
-        jnp.repeat(state.stopped, rules.groups),
+        jnp.repeat(state.stopped, rules.diverse_groups),
     )
     return _by_rows(finished, rules)
 
@@ -231,7 +231,7 @@ def _merged(state: State, new: Hypotheses, rules: Rules) -> Hypotheses:
 def _survivors(continuations: Continuations, rules: Rules, required: Required | None) -> Survivors:
     """The best beam_size continuations that don't end, group by group; each draw in its place."""
     log_probs = jnp.where(continuations.ends, -jnp.inf, continuations.log_probs)
-    if rules.sample:  # a draw's noise belongs to its place
+    if rules.sampling:  # a draw's noise belongs to its place
         return Survivors(log_probs, continuations.token, continuations.tokens, None)
 
     if required is None:
@@ -262,14 +262,14 @@ def _settled(
     next_length = state.position + 2
     largest = jnp.maximum(numbers.penalty(next_length), numbers.penalty(state.rows.limits))
     likeliest = _by_groups(survivors.log_probs, rules).max(axis=1)  # --> [rows * groups]
-    bound = likeliest / jnp.repeat(largest, rules.groups)
+    bound = likeliest / jnp.repeat(largest, rules.diverse_groups)
     worst_finished = _by_groups(finished.scores, rules)[:, -1]
-    settled = (worst_finished >= bound).reshape(-1, rules.groups)
+    settled = (worst_finished >= bound).reshape(-1, rules.diverse_groups)
 
     ended = state.ended
     if rules.patience:
         newly = _by_groups(new.scores > -jnp.inf, rules).sum(axis=1, dtype=jnp.int32)
-        ended += newly.reshape(-1, rules.groups)
+        ended += newly.reshape(-1, rules.diverse_groups)
         settled |= ended >= rules.patience
     return ended, settled.all(axis=1)
 
@@ -278,7 +278,9 @@ def _by_groups(tree: Any, rules: Rules) -> Any:
     """[rows, groups * n, ...] --> [rows * groups, n, ...]"""
 
     def split(x: Array) -> Array:
-        return x.reshape(x.shape[0] * rules.groups, x.shape[1] // rules.groups, *x.shape[2:])
+        return x.reshape(
+            x.shape[0] * rules.diverse_groups, x.shape[1] // rules.diverse_groups, *x.shape[2:]
+        )
 
     return jax.tree.map(split, tree)
 
@@ -287,7 +289,9 @@ def _by_rows(tree: Any, rules: Rules) -> Any:
     """[rows * groups, n, ...] --> [rows, groups * n, ...]"""
 
     def join(x: Array) -> Array:
-        return x.reshape(x.shape[0] // rules.groups, x.shape[1] * rules.groups, *x.shape[2:])
+        return x.reshape(
+            x.shape[0] // rules.diverse_groups, x.shape[1] * rules.diverse_groups, *x.shape[2:]
+        )
 
     return jax.tree.map(join, tree)
 
