@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict, get_args
 
 from flaxformer_mt.decoding import arguments
+from flaxformer_mt.decoding.constraints.terminology import Terminology
 from flaxformer_mt.decoding.masks.base import Mask
-from flaxformer_mt.decoding.masks.terminology import Terminology
 from flaxformer_mt.decoding.run.arrays import ConstraintSizes
 from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.text.segments import Overlong

@@ -12,16 +12,15 @@ from jaxtyping import Bool
 
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
-from flaxformer_mt.decoding.masks.automata import Forbidden, continues_word, forbidden
-from flaxformer_mt.decoding.masks.source import Source
-from flaxformer_mt.decoding.masks.superstrings import Phrase
-from flaxformer_mt.decoding.masks.terminology import required
+from flaxformer_mt.decoding.constraints.forbidden import Forbidden, forbidden
+from flaxformer_mt.decoding.constraints.phrases import Phrase
+from flaxformer_mt.decoding.constraints.required import required
+from flaxformer_mt.decoding.constraints.symbols import continues_word
+from flaxformer_mt.decoding.errors import DecodingError, LineError, OverlongError
 from flaxformer_mt.decoding.options import LineOptions, SearchOptions, Several
+from flaxformer_mt.decoding.source import Source
 from flaxformer_mt.decoding.text.segments import (
     CutLine,
-    DecodingError,
-    LineError,
-    OverlongError,
     Piece,
     check_prefix,
     check_unicode,

@@ -20,6 +20,7 @@ from flaxformer_mt.data.training_text import TrainingText
 from flaxformer_mt.data.vocabulary import UNK, Vocabularies
 from flaxformer_mt.decoding import arguments
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
+from flaxformer_mt.decoding.errors import DecodingError, LineError, TargetError
 from flaxformer_mt.decoding.length_choice import changed, with_choice
 from flaxformer_mt.decoding.masks.trees import brackets_of
 from flaxformer_mt.decoding.options import (
@@ -34,16 +35,7 @@ from flaxformer_mt.decoding.run.arrays import ConstraintSizes
 from flaxformer_mt.decoding.run.decoder import BatchDecoder
 from flaxformer_mt.decoding.run.programs import Models, Params, suited
 from flaxformer_mt.decoding.teacher_forcing import Attention, Scored, TeacherForcing
-from flaxformer_mt.decoding.text.segments import (
-    DecodingError,
-    LineError,
-    Overlong,
-    Part,
-    Target,
-    TargetError,
-    cut_pairs,
-    encode,
-)
+from flaxformer_mt.decoding.text.segments import Overlong, Part, Target, cut_pairs, encode
 from flaxformer_mt.decoding.text.translation import Joiner, Translation
 from flaxformer_mt.files.reading import read_file
 from flaxformer_mt.model.embedding import softmax_table, table_rows

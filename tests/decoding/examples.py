@@ -11,11 +11,11 @@ from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import EOS, UNK
 from flaxformer_mt.decoding.masks.at_least import AtLeast
 from flaxformer_mt.decoding.masks.repeats import NoRepeats
-from flaxformer_mt.decoding.masks.source import Source
 from flaxformer_mt.decoding.masks.trees import TreeShape
 from flaxformer_mt.decoding.run.decoder import BatchDecoder
 from flaxformer_mt.decoding.search.state import SearchRows, begin
 from flaxformer_mt.decoding.search.step import advance
+from flaxformer_mt.decoding.source import Source
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
 from flaxformer_mt.decoding.text.segments import Part
 from flaxformer_mt.model.transformer import Transformer

@@ -10,16 +10,17 @@ import pytest
 
 from flaxformer_mt.data import shortlist
 from flaxformer_mt.data.shortlist import Shortlist
-from flaxformer_mt.decoding.masks.automata import continues_word
+from flaxformer_mt.decoding.constraints.phrases import Phrase, spell_phrases
+from flaxformer_mt.decoding.constraints.superstrings import shortest_texts, still_needed
+from flaxformer_mt.decoding.constraints.symbols import continues_word
+from flaxformer_mt.decoding.constraints.terminology import Terminology
+from flaxformer_mt.decoding.errors import DecodingError, LineError
 from flaxformer_mt.decoding.masks.base import MaskArrays
-from flaxformer_mt.decoding.masks.phrases import arranged
-from flaxformer_mt.decoding.masks.superstrings import Phrase, shortest_texts, still_needed
-from flaxformer_mt.decoding.masks.terminology import Terminology, spell_phrases
 from flaxformer_mt.decoding.run import shortlists
 from flaxformer_mt.decoding.run.arrays import BatchFiller, Constraints, ConstraintSizes
+from flaxformer_mt.decoding.search.banks import arranged
 from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.search.settings import Rules, SearchNumbers
-from flaxformer_mt.decoding.text.segments import DecodingError, LineError
 from flaxformer_mt.decoding.translator import Translator
 from tests.decoding import reference
 from tests.decoding.reference import Automaton

@@ -17,6 +17,7 @@ from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data import shortlist
 from flaxformer_mt.data.shortlist import Shortlist, distinct
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
+from flaxformer_mt.decoding.errors import DecodingError
 from flaxformer_mt.decoding.penalties import length_penalty
 from flaxformer_mt.decoding.run import (
     outputs as run_outputs,
@@ -28,7 +29,6 @@ from flaxformer_mt.decoding.run import (
 from flaxformer_mt.decoding.run.sizes import plan_batches, shapes_among
 from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.text.outputs import Decoded
-from flaxformer_mt.decoding.text.segments import DecodingError
 from flaxformer_mt.model.embedding import CHUNK
 from flaxformer_mt.model.transformer import Transformer
 from tests.decoding.examples import CONFIG, VOCAB, decoded, decoder, sentences, tiny, translate_ids

@@ -11,14 +11,10 @@ import pytest
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, UNK
 from flaxformer_mt.decoding import teacher_forcing
+from flaxformer_mt.decoding.errors import DecodingError, OverlongError, TargetError
 from flaxformer_mt.decoding.penalties import coverage_penalty, length_penalty
 from flaxformer_mt.decoding.teacher_forcing import Pairs, batch_length, batches
-from flaxformer_mt.decoding.text.segments import (
-    DecodingError,
-    OverlongError,
-    TargetError,
-    source_pieces,
-)
+from flaxformer_mt.decoding.text.segments import source_pieces
 from flaxformer_mt.model.stacks import aligning_layer
 from tests.decoding.examples import CONFIG, VOCAB, as_part, decoded, forcing, sentences, tiny
 from tests.decoding.runs import LINES, LONG, MAX_LENGTH, PAIRS

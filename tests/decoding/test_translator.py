@@ -14,11 +14,12 @@ from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies
 from flaxformer_mt.decoding import translator as module
+from flaxformer_mt.decoding.errors import DecodingError, LineError, TargetError
 from flaxformer_mt.decoding.options import SearchOptions
 from flaxformer_mt.decoding.penalties import length_penalty
 from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.text.outputs import Decoded
-from flaxformer_mt.decoding.text.segments import DecodingError, LineError, TargetError, split_to_fit
+from flaxformer_mt.decoding.text.segments import split_to_fit
 from flaxformer_mt.decoding.text.translation import chrf
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model.transformer import Transformer

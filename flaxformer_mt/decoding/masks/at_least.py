@@ -10,7 +10,7 @@ from jaxtyping import Int
 
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding.masks.base import Generated, MaskArrays, TypeMask
-from flaxformer_mt.decoding.masks.source import Source
+from flaxformer_mt.decoding.source import Source
 
 
 @dataclasses.dataclass(frozen=True)

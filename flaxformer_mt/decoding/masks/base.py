@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from flaxformer_mt.decoding.masks.source import Source
+from flaxformer_mt.decoding.source import Source
 from flaxformer_mt.decoding.top_k import Logits as Logits
 
 Index = Int[Array, ""]

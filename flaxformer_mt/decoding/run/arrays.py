@@ -10,15 +10,15 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from flaxformer_mt.data.vocabulary import PAD
+from flaxformer_mt.decoding.errors import TooManyForbidden
 from flaxformer_mt.decoding.masks.base import MaskArrays
-from flaxformer_mt.decoding.masks.forbidden import TooManyForbidden
-from flaxformer_mt.decoding.masks.phrases import Phrases, arranged, in_larger_arrays, none_of
-from flaxformer_mt.decoding.masks.source import Source
 from flaxformer_mt.decoding.rounding import power_of_two_at_least
 from flaxformer_mt.decoding.run.checks import takes_phrases
+from flaxformer_mt.decoding.search.banks import Phrases, arranged, in_larger_arrays, none_of
 from flaxformer_mt.decoding.search.sampling import SEED_WORDS, seed_words
 from flaxformer_mt.decoding.search.settings import FORBIDDEN, Rules
 from flaxformer_mt.decoding.search.state import SearchRows
+from flaxformer_mt.decoding.source import Source
 
 Continues = Bool[np.ndarray, " vocab"]
 Types = Int[np.ndarray, " kept"]

@@ -3,11 +3,11 @@
 import numpy as np
 from jaxtyping import Bool
 
-from flaxformer_mt.decoding.masks.automata import forbids
-from flaxformer_mt.decoding.masks.source import Source
-from flaxformer_mt.decoding.masks.superstrings import still_needed
+from flaxformer_mt.decoding.constraints.forbidden import forbids
+from flaxformer_mt.decoding.constraints.superstrings import still_needed
+from flaxformer_mt.decoding.errors import DecodingError, LineError
 from flaxformer_mt.decoding.search.settings import Rules
-from flaxformer_mt.decoding.text.segments import DecodingError, LineError
+from flaxformer_mt.decoding.source import Source
 
 
 def check_rules(rules: Rules) -> None:

@@ -13,9 +13,8 @@ from jax.sharding import Mesh
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.shortlist import Shortlist
 from flaxformer_mt.data.vocabulary import EOS, UNK
+from flaxformer_mt.decoding.errors import LineError, TooManyForbidden
 from flaxformer_mt.decoding.masks.base import Mask
-from flaxformer_mt.decoding.masks.forbidden import TooManyForbidden
-from flaxformer_mt.decoding.masks.source import Source
 from flaxformer_mt.decoding.masks.trees import Brackets
 from flaxformer_mt.decoding.run.arrays import (
     BatchArrays,
@@ -33,9 +32,9 @@ from flaxformer_mt.decoding.run.sizes import PlannedBatch
 from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.search.settings import numbers_for, rules_for
 from flaxformer_mt.decoding.search.state import Hypotheses
+from flaxformer_mt.decoding.source import Source
 from flaxformer_mt.decoding.text.limits import OutputLimits
 from flaxformer_mt.decoding.text.outputs import Decoded, TextOf
-from flaxformer_mt.decoding.text.segments import LineError
 from flaxformer_mt.parallel.mesh import local_mesh
 
 

@@ -5,11 +5,11 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from flaxformer_mt.decoding.masks.source import Source
+from flaxformer_mt.decoding.errors import DecodingError, LineError
 from flaxformer_mt.decoding.search.settings import Rules
 from flaxformer_mt.decoding.search.state import Hypotheses
+from flaxformer_mt.decoding.source import Source
 from flaxformer_mt.decoding.text.outputs import NO_NUMBERS, Decoded, TextOf, distinct
-from flaxformer_mt.decoding.text.segments import DecodingError, LineError
 
 
 @dataclasses.dataclass(frozen=True)

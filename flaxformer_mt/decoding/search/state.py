@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt
 
 from flaxformer_mt.data.vocabulary import BOS, PAD
 from flaxformer_mt.decoding.masks.base import Generated, Index, Tokens
-from flaxformer_mt.decoding.masks.phrases import PhraseProgress, Phrases, Required, at_start
+from flaxformer_mt.decoding.search.banks import PhraseProgress, Phrases, Required, at_start
 from flaxformer_mt.decoding.search.settings import Rules, SearchNumbers
 
 Cache = dict[str, Any]

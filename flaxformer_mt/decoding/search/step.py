@@ -25,9 +25,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
 from flaxformer_mt.decoding.masks.base import Allowed, Index, MaskArrays
-from flaxformer_mt.decoding.masks.phrases import Required
 from flaxformer_mt.decoding.masks.trees import pooled
 from flaxformer_mt.decoding.penalties import coverage_penalty
+from flaxformer_mt.decoding.search.banks import Required
 from flaxformer_mt.decoding.search.candidates import diverse_candidates, top_candidates
 from flaxformer_mt.decoding.search.sampling import keys_of, sampled
 from flaxformer_mt.decoding.search.settings import Rules, SearchNumbers

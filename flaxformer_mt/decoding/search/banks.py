@@ -23,14 +23,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.data.vocabulary import EOS, PAD
-from flaxformer_mt.decoding.masks.base import Allowed, TypeMask
-from flaxformer_mt.decoding.masks.superstrings import (
+from flaxformer_mt.decoding.constraints.phrases import Phrase
+from flaxformer_mt.decoding.constraints.superstrings import (
     MOST_TOGETHER,
     NEVER,
-    Phrase,
     overlapping_first,
     shortest_texts,
 )
+from flaxformer_mt.decoding.masks.base import Allowed, TypeMask
 from flaxformer_mt.decoding.rounding import one_of_few
 from flaxformer_mt.decoding.top_k import Candidates, Logits, LogProbs, Places, best, take
 
