@@ -9,7 +9,7 @@ class DecodingError(UserError):
 
 class LineError(DecodingError):
     """What the model can't take of one line; `number` is its index among those given, `splits`
-    says whether its parts may fit."""
+    says whether it may fit in pieces."""
 
     def __init__(self, number: int, reason: str, *, splits: bool = False) -> None:
         super().__init__(reason)

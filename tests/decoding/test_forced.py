@@ -104,7 +104,7 @@ def test_batches_cover_every_part_once_in_few_shapes():
     rng = np.random.default_rng(0)
     sizes = np.minimum(rng.geometric(0.05, size=(3000, 2)), 249)
     parts = [as_part((5,) * src, (6,) * tgt) for src, tgt in sizes]
-    planned = list(batches(parts, batch_tokens=8192, max_length=250, split=2))
+    planned = list(batches(parts, batch_tokens=8192, max_length=250, shards=2))
     assert sorted(number for numbers, _ in planned for number in numbers) == list(range(3000))
     for numbers, pairs in planned:
         rows, length = pairs.src.shape

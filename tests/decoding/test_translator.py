@@ -5,6 +5,7 @@ import dataclasses
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import jax
 import numpy as np
@@ -460,3 +461,13 @@ def test_threads_share_a_translator_whatever_they_ask(translator, monkeypatch):
 def test_a_prefix_that_is_not_unicode_is_named_also_for_a_blank_line(translator):
     with pytest.raises(DecodingError, match="is not Unicode text"):
         translator.translate(["", LINES[0]], prefixes=["\ud800", ""])
+
+
+def test_copies_with_other_settings_share_the_tables_that_a_device_needs(run, monkeypatch):
+    """For a TPU they are padded, and take memory again."""
+    translator = Translator.load(run.path)
+    suited = mock.Mock(wraps=module.suited)
+    monkeypatch.setattr(module, "suited", suited)
+    for beam_size in (1, 2):
+        translator.with_config(beam_size=beam_size).translate(LINES[0])
+    assert suited.call_count == 1

@@ -7,7 +7,7 @@ from flaxformer_mt.decoding.constraints.phrases import Phrase, spell_phrases
 from flaxformer_mt.decoding.constraints.terminology import Terminology
 
 
-def required(
+def required_phrases(
     own: Sequence[str],
     terminology: Terminology | None,
     source: str,

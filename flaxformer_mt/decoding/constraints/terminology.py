@@ -165,23 +165,23 @@ class Terminology:
         vocabulary: Vocabulary,
         *,
         suppressed: Sequence[int],
-        longest: int,
+        max_length: int,
         never: tuple[str, ...],
     ) -> None:
         """Raises DecodingError, with file and line, for the first term whose translation no output
-        can have: one that `spelled` refuses, that takes more than `longest` tokens with the end
+        can have: one that `spelled` refuses, that takes more than `max_length` tokens with the end
         mark, or that has one of the forbidden phrases `never`."""
-        key = vocabulary.digest, tuple(suppressed), longest, never
+        key = vocabulary.digest, tuple(suppressed), max_length, never
         if key in self._checked:
             return
         automaton = forbidden(never, vocabulary) if never else None
         for words, phrase in self.spelled(vocabulary, suppressed=suppressed).items():
             target = self.terms[words]
-            if len(phrase.tokens) >= longest:
+            if len(phrase.tokens) >= max_length:
                 raise self._error(
                     words,
                     f"the translation {reprlib.repr(target)} takes {len(phrase.tokens)} tokens, "
-                    f"but the model writes at most {longest - 1}",
+                    f"but the model writes at most {max_length - 1}",
                 )
             if automaton is not None and forbids(
                 automaton, phrase.tokens, room=2 if phrase.open else 1

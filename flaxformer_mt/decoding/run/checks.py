@@ -36,16 +36,16 @@ def check_source(
     source: Source,
     limit: int,
     *,
-    longest: int,
+    max_length: int,
     continues: Bool[np.ndarray, " vocab"] | None,
 ) -> None:
     """Raises DecodingError for a source of a length that the model doesn't take, and LineError for
     one that can have no output of at most `limit` tokens."""
     length, begun = len(source.tokens), len(source.prefix)
-    if not 1 <= length <= longest:
+    if not 1 <= length <= max_length:
         raise DecodingError(
             f"source {number} has {length} tokens, end mark included; the model takes 1 to "
-            f"{longest} (model.max_length)"
+            f"{max_length} (model.max_length)"
         )
     if begun >= limit:
         raise LineError(

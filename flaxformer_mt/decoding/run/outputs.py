@@ -33,7 +33,7 @@ class OutputReader:
         """A row's outputs, best first; ids number `types`."""
         # Everything was ruled out; a damaged model's scores are no numbers.
         nothing_left = bool((hypotheses.scores[row] == -np.inf).all())
-        if nothing_left and (source.phrases or source.forbidden or self.rules.added_masks):
+        if nothing_left and (source.phrases or source.forbidden or self.rules.masks):
             raise LineError(
                 number,
                 f"the search found no translation of at most {limit} tokens with all its "

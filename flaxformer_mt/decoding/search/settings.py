@@ -14,8 +14,6 @@ from flaxformer_mt.decoding.masks.trees import Brackets, TreeShape
 from flaxformer_mt.decoding.penalties import length_penalty
 from flaxformer_mt.decoding.search.sampling import Sampling
 
-FORBIDDEN = 0  # the place of `ForbiddenPhrases` among the masks
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rules:
@@ -39,7 +37,7 @@ class Rules:
     sampling: bool = False  # draw each hypothesis from the model instead of searching
     top_k: int = 0  # of the likeliest k tokens (0: of all)
     trees: Brackets | None = None  # outputs are trees over the words of the source
-    added_masks: tuple[Mask, ...] = ()  # the caller's own
+    masks: tuple[Mask, ...] = ()  # the caller's own reasons why types may not come next
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_best <= self.beam_size:
@@ -55,27 +53,26 @@ class Rules:
                 "min_length and min_ratio are for text: a tree's words are its source's"
             )
 
-    @property
+    @functools.cached_property
     def slots(self) -> int:
         """Finished hypotheses kept: in each group as many as it can have of `n_best` and `spare`,
         since groups may come to the same output."""
         return min(self.n_best + self.spare, self.width) * self.diverse_groups
 
-    @property
+    @functools.cached_property
     def width(self) -> int:
         """Hypotheses of a group."""
         return self.beam_size // self.diverse_groups
 
-    @property
+    @functools.cached_property
     def candidates(self) -> int:
         """Continuations that a group looks at in each step: as many again as it keeps, since those
         that end leave it. A group of one hypothesis needs one."""
         return 1 if self.width == 1 else 2 * self.width
 
     @functools.cached_property
-    def masks(self) -> tuple[Mask, ...]:
-        """Why some types may not come next; a batch's arrays have their order, in which that of
-        forbidden phrases is the first."""
+    def all_masks(self) -> tuple[Mask, ...]:
+        """All reasons why types may not come next, the caller's last."""
         masks: list[Mask] = [ForbiddenPhrases(self.suppress)]
         if self.min_length or self.min_ratio:
             masks.append(AtLeast(self.min_length, self.min_ratio))
@@ -83,7 +80,7 @@ class Rules:
             masks.append(NoRepeats(self.no_repeat_ngram))
         if self.trees is not None:
             masks.append(TreeShape(self.trees))
-        return (*masks, *self.added_masks)
+        return (*masks, *self.masks)
 
 
 class SearchNumbers(NamedTuple):
@@ -95,7 +92,7 @@ class SearchNumbers(NamedTuple):
     diversity: Any = 0.0  # between groups of hypotheses
     temperature: Any = 1.0  # of sampling
     top_p: Any = 1.0
-    masks: tuple[Any, ...] = ()  # `MaskArrays.shared` of each of `Rules.masks`
+    masks: tuple[Any, ...] = ()  # `MaskArrays.shared` of each of `Rules.all_masks`
     continues: Any = None  # with phrases that must occur: the types that continue a word
 
     def penalty(self, length: Any) -> Any:
@@ -132,7 +129,7 @@ def rules_for(
         sampling=sampling is not None,
         top_k=0 if sampling is None else sampling.top_k,
         trees=trees,
-        added_masks=masks,
+        masks=masks,
     )
 
 
@@ -145,5 +142,5 @@ def numbers_for(config: DecodingConfig, sampling: Sampling, rules: Rules) -> Sea
         diversity=config.diversity,
         temperature=sampling.temperature,
         top_p=sampling.top_p,
-        masks=(None,) * len(rules.masks),
+        masks=(None,) * len(rules.all_masks),
     )

@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
-from flaxformer_mt.decoding.masks.base import Allowed, Index, MaskArrays
+from flaxformer_mt.decoding.masks.base import Allowed, Index
 from flaxformer_mt.decoding.masks.trees import pooled
 from flaxformer_mt.decoding.penalties import coverage_penalty
 from flaxformer_mt.decoding.search.banks import Required
@@ -32,7 +32,7 @@ from flaxformer_mt.decoding.search.candidates import diverse_candidates, top_can
 from flaxformer_mt.decoding.search.sampling import keys_of, sampled
 from flaxformer_mt.decoding.search.settings import Rules, SearchNumbers
 from flaxformer_mt.decoding.search.state import Cache, Hypotheses, State
-from flaxformer_mt.decoding.top_k import Logits, Places, Values, best, take
+from flaxformer_mt.decoding.top_k import Logits, Places, Values, largest, take
 
 Step = Callable[[Int[Array, "rows beams"], Index, Cache], tuple[Logits, Cache]]
 
@@ -68,17 +68,17 @@ def advance(
     rules: Rules,
     *,
     until: Index | int,
-    parts: int = 1,
+    shards: int = 1,
     leave_at: Index | int = 0,
     stride: Index | int = 1,
 ) -> State:
     """Steps until position `until`, until no row is live, or until the next position that `stride`
-    divides where each of `parts` equal parts has at most `leave_at` live rows.
+    divides where each of `shards` equal shares of the rows has at most `leave_at` live rows.
     `step(tokens, index, cache)` gives the logits of token number `index`, and the cache."""
     begun = state.position
 
     def goes_on(state: State) -> Array:
-        live = jnp.max(jnp.sum(~state.stopped.reshape(parts, -1), axis=1))
+        live = jnp.max(jnp.sum(~state.stopped.reshape(shards, -1), axis=1))
         stays = (live > leave_at) | (state.position % stride > 0) | (state.position == begun)
         return (state.position < until) & (live > 0) & stays
 
@@ -93,7 +93,7 @@ def take_step(step: Step, state: State, numbers: SearchNumbers, rules: Rules) ->
     allowed = _allowed(state, numbers, rules, required, vocab=logits.shape[-1])
     continuations = _continuations(logits, state, allowed, numbers, rules, required)
     new = _completed(continuations, cache, state, numbers, rules)
-    finished = _merged(state, new, rules)
+    finished = _finished_after(state, new, rules)
     survivors = _survivors(continuations, rules, required)
     ended, settled = _settled(state, new, finished, survivors, numbers, rules)
 
@@ -136,9 +136,8 @@ def _allowed(
     allowed = Allowed(jnp.where(position + 1 >= rows.limits, EOS, only), free, None)
 
     generated = state.generated(vocab)
-    for mask, by_row, shared in zip(rules.masks, rows.masks, numbers.masks, strict=True):
-        if by_row is not None:
-            allowed = allowed.without(mask.banned(MaskArrays(by_row, shared), generated))
+    for mask in state.masks(numbers, rules):
+        allowed = allowed.without(mask.banned(generated))
     if required is not None:
         allowed = allowed.without(required.banned(rows.limits - position - 1))
     return allowed
@@ -218,7 +217,7 @@ def _completed(
     )
 
 
-def _merged(state: State, new: Hypotheses, rules: Rules) -> Hypotheses:
+def _finished_after(state: State, new: Hypotheses, rules: Rules) -> Hypotheses:
     """Each group's best of the finished ones and the new."""
     finished = _best_of_both(
         _by_groups(state.finished, rules),
@@ -236,7 +235,7 @@ def _survivors(continuations: Continuations, rules: Rules, required: Required | 
 
     if required is None:
         ranked = jnp.where(continuations.ends, -jnp.inf, continuations.ranked)
-        _, chosen = best(_by_groups(ranked, rules), rules.width)  # --> [rows * groups, width]
+        _, chosen = largest(_by_groups(ranked, rules), rules.width)  # --> [rows * groups, width]
     else:
         chosen = required.survivors(log_probs, continuations.beam, continuations.token, rules.width)
     live = (log_probs, continuations.token, continuations.tokens, continuations.beam)
@@ -260,9 +259,9 @@ def _settled(
     # under the largest penalty to come: at the limit for alpha > 0, at once for alpha < 0. The
     # coverage penalty is at best 0.
     next_length = state.position + 2
-    largest = jnp.maximum(numbers.penalty(next_length), numbers.penalty(state.rows.limits))
+    largest_penalty = jnp.maximum(numbers.penalty(next_length), numbers.penalty(state.rows.limits))
     likeliest = _by_groups(survivors.log_probs, rules).max(axis=1)  # --> [rows * groups]
-    bound = likeliest / jnp.repeat(largest, rules.diverse_groups)
+    bound = likeliest / jnp.repeat(largest_penalty, rules.diverse_groups)
     worst_finished = _by_groups(finished.scores, rules)[:, -1]
     settled = (worst_finished >= bound).reshape(-1, rules.diverse_groups)
 

@@ -295,8 +295,6 @@ def _glued(sentences: Sequence[str]) -> list[Piece]:
 
 def types_of(pieces: Sequence[str], tgt: Vocabulary) -> tuple[int, ...]:
     """The ids of target pieces. Raises DecodingError for unknown ones."""
-    if not pieces:
-        return ()
     ids = {piece: number for number, piece in enumerate(tgt.pieces())}
     for piece in pieces:
         if piece not in ids or ids[piece] in (PAD, BOS, EOS):
