@@ -24,8 +24,8 @@ from benchmarks.decoding_speed import OUTPUT, VOCAB, Work, likely, sources
 from flaxformer_mt.config import DecodingConfig, ModelConfig
 from flaxformer_mt.data.shortlist import Shortlist
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.decoding.masks.source import Source
 from flaxformer_mt.decoding.run.decoder import BatchDecoder
+from flaxformer_mt.decoding.source import Source
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.files.atomic import replacing
 from flaxformer_mt.model import Transformer

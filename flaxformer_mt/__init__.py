@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from flaxformer_mt.api.trial import dry_run as dry_run
     from flaxformer_mt.bulk.forms import Form as Form, PairForm as PairForm, Shown as Shown
     from flaxformer_mt.cluster import Ray as Ray
-    from flaxformer_mt.decoding.masks.terminology import Terminology as Terminology
+    from flaxformer_mt.decoding.constraints.terminology import Terminology as Terminology
     from flaxformer_mt.decoding.search.sampling import Sampling as Sampling
     from flaxformer_mt.decoding.translator import Translator as Translator
     from flaxformer_mt.evaluation.compare import compare as compare
@@ -46,7 +46,7 @@ _ROOMS = {
     "Sampling": "decoding.search.sampling",
     "Scoring": "evaluation.scoring",
     "Shown": "bulk.forms",
-    "Terminology": "decoding.masks.terminology",
+    "Terminology": "decoding.constraints.terminology",
     "Translator": "decoding.translator",
     "average": "api.runs",
     "compare": "evaluation.compare",

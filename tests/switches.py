@@ -8,6 +8,7 @@ lambdas belong to the function around them.
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -26,8 +27,8 @@ class Call(NamedTuple):
     function: str
 
 
-def calls_of_a_translation() -> list[Call]:
-    """The calls of a warm translation, in every thread."""
+def calls_of(action: Callable[[], object]) -> list[Call]:
+    """The calls of an action, in every thread."""
     calls: list[Call] = []
 
     def watch(frame: FrameType, event: str, argument: Any) -> None:
@@ -36,18 +37,23 @@ def calls_of_a_translation() -> list[Call]:
         if event == "call" and path.is_relative_to(PACKAGE) and not name.startswith("<"):
             calls.append(Call(str(path.relative_to(PACKAGE)), name))
 
+    threading.setprofile(watch)
+    sys.setprofile(watch)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]
+    return calls
+
+
+def calls_of_a_translation() -> list[Call]:
+    """The calls of a warm translation."""
     with tempfile.TemporaryDirectory() as folder:
         run = make_run(Path(folder) / "run", {1: 1.0})
         translator = Translator.load(run.path)
         translator.translate(LINES[0])
-        threading.setprofile(watch)
-        sys.setprofile(watch)
-        try:
-            translator.translate(LINES[0])
-        finally:
-            sys.setprofile(None)
-            threading.setprofile(None)  # type: ignore[arg-type]
-    return calls
+        return calls_of(lambda: translator.translate(LINES[0]))
 
 
 def main() -> None:

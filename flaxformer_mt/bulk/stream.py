@@ -14,7 +14,7 @@ from flaxformer_mt.bulk.reading import InputError, Lines, Shard, TwoInputs
 from flaxformer_mt.bulk.shard_records import Place
 from flaxformer_mt.bulk.sinks import Consumed, Sink
 from flaxformer_mt.data.corpus import CorpusError
-from flaxformer_mt.decoding.text.segments import LineError
+from flaxformer_mt.decoding.errors import LineError
 from flaxformer_mt.progress import Meter
 
 WINDOW = 4096  # lines read before any is written: sorted by length, they share batches

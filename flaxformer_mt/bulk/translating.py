@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from flaxformer_mt.bulk.forms import Form, Record, counted
 from flaxformer_mt.bulk.stream import Made, Window, made_of
-from flaxformer_mt.decoding.masks.terminology import Terminology
+from flaxformer_mt.decoding.constraints.terminology import Terminology
 from flaxformer_mt.decoding.options import LineOptions, SearchOptions
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from flaxformer_mt.cli.bulk import OUTPUT, Loader, run_or_join
 if TYPE_CHECKING:
     from flaxformer_mt.bulk.job import FileReport
     from flaxformer_mt.bulk.translating import TranslationCounts
-    from flaxformer_mt.decoding.masks.terminology import Terminology
+    from flaxformer_mt.decoding.constraints.terminology import Terminology
 
 _LINES = {
     "--n-best N:int": "up to N translations per line: a list in jsonl, else lines starting with "
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 
 def _terminology(options: Namespace, parser: ArgumentParser) -> Terminology | None:
-    from flaxformer_mt.decoding.masks.terminology import Terminology
+    from flaxformer_mt.decoding.constraints.terminology import Terminology
 
     if options.terminology is not None:
         return Terminology.read(options.terminology, mode=options.terminology_mode or "hard")

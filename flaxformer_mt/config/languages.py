@@ -1,6 +1,7 @@
 """Languages and their scripts; a config's two, or those of names such as `train.en.gz`."""
 
 import dataclasses
+import functools
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -114,6 +115,7 @@ def written_script(code: str) -> str:
     return scripts[0] if scripts else SCRIPT_OF.get(base_language(code), "")
 
 
+@functools.cache  # asked with each call of a translator
 def has_blanks_between_sentences(code: str) -> bool:
     """Whether text of the language has blanks between its sentences, as Thai has, and not
     Chinese."""

@@ -16,7 +16,8 @@ import numpy as np
 
 from flaxformer_mt.config import ConfigError, DecodingConfig
 from flaxformer_mt.config.freeze import check_value, field_types
-from flaxformer_mt.decoding.text.segments import Overlong, Target, TargetError
+from flaxformer_mt.decoding.errors import TargetError
+from flaxformer_mt.decoding.text.segments import Overlong, Target
 from flaxformer_mt.errors import nearest
 
 _NO_LISTS = (str, bytes, bytearray, Mapping)

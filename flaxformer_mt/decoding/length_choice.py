@@ -100,7 +100,7 @@ def with_choice(run: RunDirectory, config: DecodingConfig) -> DecodingConfig:
         return chosen.put(config)
 
 
-def changed(config: DecodingConfig, settings: Mapping[str, Any]) -> DecodingConfig:
+def with_settings(config: DecodingConfig, settings: Mapping[str, Any]) -> DecodingConfig:
     """The config with other settings: if they are of one of the two, the other goes back from what
     validation chose to its default."""
     own = settings.keys() & dataclasses.asdict(PAPER).keys()

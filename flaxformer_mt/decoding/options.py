@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict, get_args
 
 from flaxformer_mt.decoding import arguments
+from flaxformer_mt.decoding.constraints.terminology import Terminology
 from flaxformer_mt.decoding.masks.base import Mask
-from flaxformer_mt.decoding.masks.terminology import Terminology
 from flaxformer_mt.decoding.run.arrays import ConstraintSizes
 from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.text.segments import Overlong
@@ -18,6 +19,9 @@ Several = Literal["auto", "split", "keep"]
 "auto" so only those of more sentences than the training text has shown to the model, if known."""
 # Options that end in a source's tokens, constraints and numbers, or in what is said about it.
 _OF_TEXTS = frozenset({"overlong", "several", "suppress", "forbid", "terminology", "first"})
+
+# Arguments with a value for each line.
+_OF_LINES = frozenset({"prefixes", "forbid_each", "constraints"})
 
 
 class WantedOfAll(TypedDict, total=False):
@@ -87,7 +91,7 @@ class SearchOptions:
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
-    @property
+    @functools.cached_property
     def of_search(self) -> tuple[Any, ...]:
         """All options but those of texts: a search is made for these. An option that is forgotten
         in `_OF_TEXTS` costs a second search, and doesn't reuse a wrong one."""
@@ -111,6 +115,11 @@ class LineOptions:
             object.__setattr__(self, name, phrases)
 
 
+# Checked once: what a call has that asks for nothing.
+_PLAIN = SearchOptions()
+_PLAIN_LINE = LineOptions()
+
+
 def options_of_all(wanted: Mapping[str, Any], function: str) -> SearchOptions:
     """The arguments of a `function` that takes those in `WantedOfAll`, checked. Raises TypeError
     for arguments of another type or name."""
@@ -126,10 +135,10 @@ def options_of(wanted: Mapping[str, Any], count: int) -> tuple[SearchOptions, li
     for name in wanted:
         if name not in Wanted.__annotations__:
             raise TypeError(f"Translator.translate() got an unexpected keyword argument {name!r}")
-    own_fields = {"prefixes", "forbid_each", "constraints"}
-    options = SearchOptions(
-        **{name: value for name, value in wanted.items() if name not in own_fields}
-    )
+    of_all = {name: value for name, value in wanted.items() if name not in _OF_LINES}
+    options = SearchOptions(**of_all) if of_all else _PLAIN
+    if not wanted.keys() & _OF_LINES:
+        return options, [_PLAIN_LINE] * count
     lines = zip(
         arguments.prefixes(wanted.get("prefixes"), count),
         arguments.phrases("forbid_each", wanted.get("forbid_each"), count),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence, Set
 from typing import NamedTuple
@@ -12,16 +13,15 @@ from jaxtyping import Bool
 
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
-from flaxformer_mt.decoding.masks.automata import Forbidden, continues_word, forbidden
-from flaxformer_mt.decoding.masks.source import Source
-from flaxformer_mt.decoding.masks.superstrings import Phrase
-from flaxformer_mt.decoding.masks.terminology import required
+from flaxformer_mt.decoding.constraints.forbidden import Forbidden, forbidden
+from flaxformer_mt.decoding.constraints.phrases import Phrase
+from flaxformer_mt.decoding.constraints.required import required_phrases
+from flaxformer_mt.decoding.constraints.symbols import continues_word
+from flaxformer_mt.decoding.errors import DecodingError, LineError, OverlongError
 from flaxformer_mt.decoding.options import LineOptions, SearchOptions, Several
+from flaxformer_mt.decoding.source import Source
 from flaxformer_mt.decoding.text.segments import (
     CutLine,
-    DecodingError,
-    LineError,
-    OverlongError,
     Piece,
     check_prefix,
     check_unicode,
@@ -66,18 +66,17 @@ class SourcePreparer:
         """What is wanted of all lines, in the target vocabulary. Checks all that can be checked
         without the lines: a term that can't be spelled is an error before the first line that has
         it."""
-        for of_line in wanted:
-            check_unicode((of_line.prefix, *of_line.forbid, *of_line.constraints))
-        check_unicode((*options.suppress, *options.forbid))
+        of_lines = [(line.prefix, *line.forbid, *line.constraints) for line in wanted]
+        check_unicode((*itertools.chain(*of_lines), *options.suppress, *options.forbid))
         if self.trees and (options.forbid or any(of_line.forbid for of_line in wanted)):
             raise DecodingError("forbidden phrases need text, but decoding.outputs is trees")
 
         tgt = self.vocabularies.tgt
-        suppressed = (UNK, *types_of(options.suppress, tgt))
+        suppressed = (UNK, *types_of(options.suppress, tgt)) if options.suppress else (UNK,)
         never = tuple(options.forbid)
         if options.terminology is not None:
             options.terminology.check(
-                tgt, suppressed=suppressed, longest=self.max_length, never=never
+                tgt, suppressed=suppressed, max_length=self.max_length, never=never
             )
         constrained = options.terminology is not None or any(
             of_line.constraints for of_line in wanted
@@ -183,7 +182,7 @@ class SourcePreparer:
         for place, (piece, tokens) in enumerate(zip(pieces, encoded_pieces, strict=True)):
             phrases: Sequence[Phrase] = ()
             if wanted.constraints or options.terminology is not None:
-                phrases = required(
+                phrases = required_phrases(
                     wanted.constraints,
                     options.terminology,
                     piece.text,

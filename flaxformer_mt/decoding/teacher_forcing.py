@@ -17,11 +17,12 @@ from jaxtyping import Array, Float, Float32, Int
 
 from flaxformer_mt.config import DecodingConfig, ModelConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabularies
+from flaxformer_mt.decoding.errors import DecodingError
 from flaxformer_mt.decoding.penalties import coverage_penalty, length_penalty
 from flaxformer_mt.decoding.rounding import one_of_few, power_of_two_at_least, power_of_two_at_most
-from flaxformer_mt.decoding.run.sizes import SHORTEST, in_batches, is_small, parts_of
+from flaxformer_mt.decoding.run.sizes import SHORTEST, in_batches, is_small, shards_of
 from flaxformer_mt.decoding.text.outputs import NO_NUMBERS
-from flaxformer_mt.decoding.text.segments import DecodingError, Part
+from flaxformer_mt.decoding.text.segments import Part
 from flaxformer_mt.model.stacks import aligning_layer, layer_name
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.parallel.mesh import on_mesh, place_batch
@@ -114,7 +115,7 @@ class TeacherForcing:
 
         def compute(pairs: Pairs) -> Array:
             rows, length = pairs.src.shape
-            positions = LOGITS * parts_of(self.mesh) // (rows * self.model.tgt_vocab_size)
+            positions = LOGITS * shards_of(self.mesh) // (rows * self.model.tgt_vocab_size)
             width = min(length, max(1, positions))
             return _log_probs(self.params, pairs, model=self.model, width=width)
 
@@ -185,7 +186,7 @@ class TeacherForcing:
             parts,
             batch_tokens=self.config.batch_tokens,
             max_length=self.model.config.max_length,
-            split=parts_of(self.mesh),
+            shards=shards_of(self.mesh),
             few=is_small((self.params,), self.mesh),
         )
 
@@ -202,12 +203,12 @@ class Pairs(NamedTuple):
 
 
 def batches(
-    parts: Sequence[Part], *, batch_tokens: int, max_length: int, split: int, few: bool = False
+    parts: Sequence[Part], *, batch_tokens: int, max_length: int, shards: int, few: bool = False
 ) -> Iterator[tuple[tuple[int, ...], Pairs]]:
     """The numbers of parts that share a batch, longest first, and its host arrays.
 
     Both sides have one length: a power of two or one and a half of one (or `max_length`); 32, 128
-    or 512 if `few`. The rows are `split` equal parts, each the power of two that fills
+    or 512 if `few`. The rows are `shards` equal shares, each the power of two that fills
     `batch_tokens` = rows * length, or a single row; the last batch has fewer.
     """
 
@@ -217,7 +218,7 @@ def batches(
         return power_of_two_at_most(max(batch_tokens // length, 1)), length
 
     lengths = [max(len(part.src), len(part.tgt)) + 1 for part in parts]
-    for batch in in_batches(lengths, shape, split=split):
+    for batch in in_batches(lengths, shape, shards=shards):
         pairs = Pairs(
             *(np.full((batch.rows, batch.length), PAD, np.int32) for _ in range(3)),
             *(np.zeros(batch.rows, np.int32) for _ in range(2)),

@@ -27,7 +27,7 @@ def take(x: Array, index: Places) -> Array:
     return jnp.take_along_axis(x, index, axis=1, mode="promise_in_bounds")
 
 
-def best(values: Float[Array, "rows of"], count: int) -> tuple[Values, Places]:
+def largest(values: Float[Array, "rows of"], count: int) -> tuple[Values, Places]:
     """`lax.top_k`. On a TPU it takes passes, because the compiler gives no cost for `top_k`."""
     return jax.lax.platform_dependent(
         values,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import itertools
 import logging
 import os
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Unpack, overload
+
+from jax.sharding import Mesh
 
 from flaxformer_mt.config import DecodingConfig, freeze
 from flaxformer_mt.config.languages import has_blanks_between_sentences
@@ -20,7 +23,8 @@ from flaxformer_mt.data.training_text import TrainingText
 from flaxformer_mt.data.vocabulary import UNK, Vocabularies
 from flaxformer_mt.decoding import arguments
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
-from flaxformer_mt.decoding.length_choice import changed, with_choice
+from flaxformer_mt.decoding.errors import DecodingError, LineError, TargetError
+from flaxformer_mt.decoding.length_choice import with_choice, with_settings
 from flaxformer_mt.decoding.masks.trees import brackets_of
 from flaxformer_mt.decoding.options import (
     LineOptions,
@@ -34,16 +38,7 @@ from flaxformer_mt.decoding.run.arrays import ConstraintSizes
 from flaxformer_mt.decoding.run.decoder import BatchDecoder
 from flaxformer_mt.decoding.run.programs import Models, Params, suited
 from flaxformer_mt.decoding.teacher_forcing import Attention, Scored, TeacherForcing
-from flaxformer_mt.decoding.text.segments import (
-    DecodingError,
-    LineError,
-    Overlong,
-    Part,
-    Target,
-    TargetError,
-    cut_pairs,
-    encode,
-)
+from flaxformer_mt.decoding.text.segments import Overlong, Part, Target, cut_pairs, encode
 from flaxformer_mt.decoding.text.translation import Joiner, Translation
 from flaxformer_mt.files.reading import read_file
 from flaxformer_mt.model.embedding import softmax_table, table_rows
@@ -64,6 +59,25 @@ Member = tuple[Any, Transformer]  # a tree under "params" and its model
 _SHOWN = 10  # of the lines that a warning is about
 _DECODERS = 8  # searches that a translator keeps, by what they depend on
 _first_process: int | None = None  # which made the first Translator
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Ensemble:
+    """The models that decide together, which copies with other settings share."""
+
+    members: tuple[Member, ...]
+    mesh: Mesh
+
+    @functools.cached_property
+    def key(self) -> Hashable:
+        """Equal for the same parameters, while these exist, in equal models."""
+        return tuple((id(params), model) for params, model in self.members)
+
+    @functools.cached_property
+    def suited(self) -> tuple[Models, Params]:
+        """As these devices search with them; for a TPU it has copies of the tables."""
+        params, models = zip(*self.members, strict=True)
+        return suited(models, params, self.mesh.devices.flat[0].platform)
 
 
 class _KeptDecoder(NamedTuple):
@@ -119,10 +133,9 @@ class Translator:
         self.tags = frozenset(tags) - {""}
         self._takes_whole_lines = False
         placed = [(whole_on(tree, self.mesh), member) for tree, member in others]
-        self.members: tuple[Member, ...] = ((self.params, model), *placed)
+        self._ensemble = _Ensemble(((self.params, model), *placed), self.mesh)
         self.max_length = min(member.config.max_length for _, member in self.members)
         self._decoders: dict[Hashable, _KeptDecoder] = {}
-        self._suited: tuple[tuple[Member, ...], Models, Params] | None = None
         self._decoders_lock = threading.Lock()
 
     @classmethod
@@ -215,17 +228,18 @@ class Translator:
         TypeError for an unknown setting or a value of another type, and ValueError for a word or
         number that the setting doesn't take."""
         other = copy.copy(self)
-        other.config = changed(self.config, arguments.decoding_settings(settings))
+        other.config = with_settings(self.config, arguments.decoding_settings(settings))
         return other
 
     def with_dtype(self, dtype: Literal["float32", "bfloat16"]) -> Translator:
         """The same weights with another `model.dtype` for products, which may change an output."""
         arguments.one_of("dtype", dtype, ("float32", "bfloat16"))
         other = copy.copy(self)
-        other.members = tuple(
+        members = tuple(
             (params, model.clone(config=dataclasses.replace(model.config, dtype=dtype)))
             for params, model in self.members
         )
+        other._ensemble = _Ensemble(members, self.mesh)
         other.model = other.members[0][1]
         return other
 
@@ -235,6 +249,11 @@ class Translator:
         other = copy.copy(self)
         other._takes_whole_lines = True
         return other
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The models that decide together, with their parameters on this process's devices."""
+        return self._ensemble.members
 
     @property
     def together(self) -> int | None:
@@ -284,7 +303,7 @@ class Translator:
         """
         texts = [lines] if isinstance(lines, str) else arguments.lines("lines", lines)
         options, of_lines = options_of(wanted, len(texts))
-        translations = self.translate_with(texts, options, of_lines)
+        translations = self._translations(texts, options, of_lines)
         if options.several != "keep":
             _warn(translations, options.first)
         return translations[0] if isinstance(lines, str) else translations
@@ -298,6 +317,12 @@ class Translator:
         """As `translate`, with an object for all lines and one for each, and no log line."""
         lines = arguments.lines("lines", lines)
         arguments.check_count("wanted", wanted, len(lines))
+        return self._translations(lines, options, wanted)
+
+    def _translations(
+        self, lines: Sequence[str], options: SearchOptions, wanted: Sequence[LineOptions]
+    ) -> list[Translation]:
+        """As `translate_with`, of arguments that are checked."""
         if self.config.outputs == "trees":
             lines = [escaped(line) for line in lines]
         preparer = self._preparer
@@ -370,8 +395,7 @@ class Translator:
         """The search, made once for what it depends on."""
         _check_not_forked()
         # A copy with other settings or weights shares the decoders.
-        weights = tuple((id(params), model) for params, model in self.members)
-        key = options.of_search, suppress, self.config, weights, id(self.shortlist)
+        key = options.of_search, suppress, self.config, self._ensemble.key, id(self.shortlist)
         with self._decoders_lock:  # threads may share a translator
             kept = self._decoders.get(key)
             if kept is None:
@@ -386,12 +410,7 @@ class Translator:
     def _new_decoder(self, options: SearchOptions, suppress: tuple[int, ...]) -> BatchDecoder:
         """No two outputs in an n-best list have the same text, except for `mbr`, which compares
         all that the search finds."""
-        params, models = zip(*self.members, strict=True)
-        if self._suited is None or self._suited[0] is not self.members:
-            # Made once: for a TPU it has copies of the tables.
-            suited_members = suited(models, params, self.mesh.devices.flat[0].platform)
-            self._suited = self.members, *suited_members
-        _, models, params = self._suited
+        models, params = self._ensemble.suited
         return BatchDecoder(
             params,
             models,
@@ -425,7 +444,9 @@ class Translator:
         Raises OverlongError, TargetError and DecodingError.
         """
         checked = arguments.pairs(pairs)
-        return self._forcing("scores are").score(self._cut(checked, arguments.overlong(overlong)))
+        return self._forcing("scores are").score(
+            self._cut_pairs(checked, arguments.overlong(overlong))
+        )
 
     def attend(self, src: str, tgt: Target) -> Attention:
         """All attention weights as the model reads `src` and says `tgt` (text or tokens). Raises
@@ -456,7 +477,7 @@ class Translator:
         """
         forcing = self._forcing("alignments need")
         checked = arguments.pairs(pairs)
-        cut = self._cut(checked, arguments.overlong(overlong))
+        cut = self._cut_pairs(checked, arguments.overlong(overlong))
         lines = [
             (source, target if isinstance(target, str) else None, parts)
             for (source, target), parts in zip(checked, cut, strict=True)
@@ -466,7 +487,9 @@ class Translator:
         layer = arguments.whole_number("layer", layer)
         return align_parts(forcing, self.vocabularies, lines, layer=layer)
 
-    def _cut(self, pairs: Sequence[tuple[str, Target]], overlong: Overlong) -> list[list[Part]]:
+    def _cut_pairs(
+        self, pairs: Sequence[tuple[str, Target]], overlong: Overlong
+    ) -> list[list[Part]]:
         """The parts of each pair; none if both sides are blank for `translate`."""
         cut = cut_pairs(
             pairs,

@@ -14,8 +14,8 @@ from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies, Vocabulary
-from flaxformer_mt.decoding.masks.source import Source
 from flaxformer_mt.decoding.run.decoder import BatchDecoder
+from flaxformer_mt.decoding.source import Source
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
 from flaxformer_mt.decoding.text.limits import output_limit
 from flaxformer_mt.decoding.text.segments import Part

@@ -8,15 +8,10 @@ from typing import Any, NamedTuple
 
 from flaxformer_mt.attention.weights import Picked, pick
 from flaxformer_mt.decoding.alignment import Alignment
-from flaxformer_mt.decoding.masks.terminology import Terminology
+from flaxformer_mt.decoding.constraints.terminology import Terminology
+from flaxformer_mt.decoding.errors import DecodingError, LineError, OverlongError, TargetError
 from flaxformer_mt.decoding.options import LineOptions, SearchOptions
 from flaxformer_mt.decoding.run.arrays import ConstraintSizes
-from flaxformer_mt.decoding.text.segments import (
-    DecodingError,
-    LineError,
-    OverlongError,
-    TargetError,
-)
 from flaxformer_mt.decoding.text.translation import Translation
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.serving.access import Refusal, bad_request, shown

@@ -13,7 +13,7 @@ from flaxformer_mt.bulk.reading import InputError, Lines, open_lines
 from flaxformer_mt.bulk.sinks import FileSink, StreamSink
 from flaxformer_mt.bulk.stream import NOTES, stream, windows
 from flaxformer_mt.bulk.translating import SEVERAL, SHORT, TranslateSettings
-from flaxformer_mt.decoding.text.segments import LineError, OverlongError
+from flaxformer_mt.decoding.errors import LineError, OverlongError
 from flaxformer_mt.decoding.text.translation import Hypothesis, Translation
 from flaxformer_mt.progress import Meter
 from tests.conftest import Killed

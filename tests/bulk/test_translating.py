@@ -4,7 +4,7 @@ import json
 
 from flaxformer_mt.bulk.forms import Form
 from flaxformer_mt.bulk.translating import TranslateSettings
-from flaxformer_mt.decoding.masks.terminology import Terminology
+from flaxformer_mt.decoding.constraints.terminology import Terminology
 from flaxformer_mt.decoding.options import SearchOptions
 from flaxformer_mt.decoding.search.sampling import Sampling
 from tests.decoding.no_digits import NoDigits

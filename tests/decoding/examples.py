@@ -11,11 +11,11 @@ from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import EOS, UNK
 from flaxformer_mt.decoding.masks.at_least import AtLeast
 from flaxformer_mt.decoding.masks.repeats import NoRepeats
-from flaxformer_mt.decoding.masks.source import Source
 from flaxformer_mt.decoding.masks.trees import TreeShape
 from flaxformer_mt.decoding.run.decoder import BatchDecoder
 from flaxformer_mt.decoding.search.state import SearchRows, begin
 from flaxformer_mt.decoding.search.step import advance
+from flaxformer_mt.decoding.source import Source
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
 from flaxformer_mt.decoding.text.segments import Part
 from flaxformer_mt.model.transformer import Transformer
@@ -76,17 +76,17 @@ def beam_search(
     source = jnp.broadcast_to(jnp.array(source, jnp.int32), (count, len(source)))
     arrays = {
         NoRepeats: (),
-        AtLeast: jnp.full(count, rules.fewest),
+        AtLeast: jnp.full(count, rules.min_length),
         TreeShape: (jnp.full(count, words), source),
     }
     rows = SearchRows(
         jnp.asarray(limits),
         prefix=jnp.broadcast_to(jnp.array(prefix, jnp.int32), (count, len(prefix))),
         seeds=jnp.zeros((count, 2), jnp.uint32),
-        masks=tuple(arrays.get(type(mask)) for mask in rules.masks),
+        masks=tuple(arrays.get(type(mask)) for mask in rules.all_masks),
         phrases=phrases,
     )
-    numbers = numbers._replace(masks=(None,) * len(rules.masks))
+    numbers = numbers._replace(masks=(None,) * len(rules.all_masks))
     state = advance(step, begin(cache, rows, rules, length=length), numbers, rules, until=length)
     return state.finished, state.position
 

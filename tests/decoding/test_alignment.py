@@ -11,8 +11,9 @@ from flaxformer_mt.data.type_table import MARKS, TypeTable
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies, Vocabulary
 from flaxformer_mt.decoding import alignment
 from flaxformer_mt.decoding.alignment import Alignment
+from flaxformer_mt.decoding.errors import OverlongError
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
-from flaxformer_mt.decoding.text.segments import OverlongError, Part, source_pieces
+from flaxformer_mt.decoding.text.segments import Part, source_pieces
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model.stacks import aligning_layer
 from flaxformer_mt.model.transformer import Transformer

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from flaxformer_mt.decoding.masks.terminology import Terminology
+from flaxformer_mt.decoding.constraints.terminology import Terminology
+from flaxformer_mt.decoding.errors import TargetError
 from flaxformer_mt.decoding.options import LineOptions, SearchOptions
 from flaxformer_mt.decoding.search.sampling import Sampling
-from flaxformer_mt.decoding.text.segments import TargetError
 from flaxformer_mt.decoding.translator import Translator
 from tests.decoding.runs import LINES
 

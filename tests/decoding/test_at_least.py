@@ -49,4 +49,4 @@ def test_trees_have_lengths_of_their_own():
         freeze(config, "tests")
     trees = Brackets(pairs=((4, 5),), leaves=(8,))
     with pytest.raises(ValueError, match="min_length and min_ratio are for text"):
-        Rules(beam_size=1, trees=trees, fewest=3)
+        Rules(beam_size=1, trees=trees, min_length=3)

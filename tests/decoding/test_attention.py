@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.vocabulary import BOS, EOS
-from flaxformer_mt.decoding.text.segments import OverlongError
+from flaxformer_mt.decoding.errors import OverlongError
 from flaxformer_mt.model.transformer import Transformer
 from tests.decoding.examples import as_part, forcing
 from tests.decoding.runs import PAIRS

@@ -10,16 +10,18 @@ import pytest
 
 from flaxformer_mt.data import shortlist
 from flaxformer_mt.data.shortlist import Shortlist
-from flaxformer_mt.decoding.masks.automata import continues_word
-from flaxformer_mt.decoding.masks.base import MaskArrays
-from flaxformer_mt.decoding.masks.phrases import arranged
-from flaxformer_mt.decoding.masks.superstrings import Phrase, shortest_texts, still_needed
-from flaxformer_mt.decoding.masks.terminology import Terminology, spell_phrases
+from flaxformer_mt.decoding.constraints.phrases import Phrase, spell_phrases
+from flaxformer_mt.decoding.constraints.superstrings import shortest_texts, still_needed
+from flaxformer_mt.decoding.constraints.symbols import continues_word
+from flaxformer_mt.decoding.constraints.terminology import Terminology
+from flaxformer_mt.decoding.errors import DecodingError, LineError
+from flaxformer_mt.decoding.masks.base import BatchMask
+from flaxformer_mt.decoding.masks.forbidden import ForbiddenPhrases
 from flaxformer_mt.decoding.run import shortlists
 from flaxformer_mt.decoding.run.arrays import BatchFiller, Constraints, ConstraintSizes
+from flaxformer_mt.decoding.search.banks import arranged
 from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.search.settings import Rules, SearchNumbers
-from flaxformer_mt.decoding.text.segments import DecodingError, LineError
 from flaxformer_mt.decoding.translator import Translator
 from tests.decoding import reference
 from tests.decoding.reference import Automaton
@@ -205,6 +207,9 @@ def test_overlapping_phrases_share_tokens_with_room_for_more_constraints(transla
         assert translation.text == "das haus ist"
 
 
+FORBIDDEN = ForbiddenPhrases(suppress=())
+
+
 @pytest.mark.parametrize("states", [256, 10_000, 1 << 14])
 def test_a_padded_table_has_the_type_that_was_compiled_for(translator, states):
     """Whatever type the request's own table has."""
@@ -214,8 +219,8 @@ def test_a_padded_table_has_the_type_that_was_compiled_for(translator, states):
     shape = 1, 4
     empty = filler.empty(shape, types, sizes)
     for kind in (np.int16, np.int32):
-        table = MaskArrays(np.zeros((1, 1), np.int32), np.zeros((8, types), kind))
-        padded = filler._in_first_sizes(Constraints([table], None, None), types, shape)
+        table = BatchMask(FORBIDDEN, np.zeros((1, 1), np.int32), np.zeros((8, types), kind))
+        padded = filler._in_first_sizes(Constraints((table,), None, None), types, shape)
         assert padded.masks[0].shared.dtype == empty.masks[0].dtype
         assert 4 * states <= np.iinfo(padded.masks[0].shared.dtype).max + 1
 

@@ -17,6 +17,7 @@ from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data import shortlist
 from flaxformer_mt.data.shortlist import Shortlist, distinct
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
+from flaxformer_mt.decoding.errors import DecodingError
 from flaxformer_mt.decoding.penalties import length_penalty
 from flaxformer_mt.decoding.run import (
     outputs as run_outputs,
@@ -28,7 +29,6 @@ from flaxformer_mt.decoding.run import (
 from flaxformer_mt.decoding.run.sizes import plan_batches, shapes_among
 from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.text.outputs import Decoded
-from flaxformer_mt.decoding.text.segments import DecodingError
 from flaxformer_mt.model.embedding import CHUNK
 from flaxformer_mt.model.transformer import Transformer
 from tests.decoding.examples import CONFIG, VOCAB, decoded, decoder, sentences, tiny, translate_ids
@@ -201,18 +201,18 @@ def test_shapes_among_others_are_those_of_every_mixture(split, budget, count):
     config, kinds = DecodingConfig(beam_size=4, batch_tokens=budget), (10, 30, 60)
 
     def shapes(length: int, longest: int = 60) -> frozenset[tuple[int, int]]:
-        return shapes_among([length] * count, config, 64, split=split, longest=longest)
+        return shapes_among([length] * count, config, 64, shards=split, longest=longest)
 
     foreseen = frozenset[tuple[int, int]]().union(*map(shapes, kinds))
     for lengths in itertools.combinations_with_replacement(kinds, count):
-        planned = plan_batches(lengths, config, 64, split=split)
+        planned = plan_batches(lengths, config, 64, shards=split)
         assert {(batch.rows, batch.length) for batch in planned} <= foreseen
 
     # Nothing is compiled in vain where all of the longest share a batch, or are no longer.
     fits = budget // (64 * 4) * split >= count
     assert len(shapes(60)) <= 2 and (len(shapes(10)) == 1 or not fits)
     assert shapes(10, longest=10) == shapes(10, longest=0)
-    assert shapes_among([], config, 64, split=split, longest=60) == frozenset()
+    assert shapes_among([], config, 64, shards=split, longest=60) == frozenset()
 
 
 def test_what_stands_for_no_type_is_never_generated_and_the_unknown_token_on_request():
@@ -267,9 +267,9 @@ def test_finished_sentences_leave_and_the_cache_grows(monkeypatch, large):
     shapes = []
     reshaped = programs.reshaped
 
-    def watched(state, rows, *, parts, room):
+    def watched(state, rows, *, shards, room):
         shapes.append((rows.size, room))
-        return reshaped(state, rows, parts=parts, room=room)
+        return reshaped(state, rows, shards=shards, room=room)
 
     monkeypatch.setattr(programs, "reshaped", watched)
     undisturbed = decode(sources)
@@ -382,7 +382,7 @@ def test_a_small_model_needs_few_programs_whatever_the_lengths(monkeypatch):
     rng = np.random.default_rng(2)
     lengths = [*rng.integers(1, 32, 130), *rng.integers(33, 100, 9), 290]
     sources = [[*rng.integers(UNK + 1, VOCAB, n - 1).tolist(), EOS] for n in lengths]
-    monkeypatch.setattr(sizes, "processors", lambda: 3)  # threads that search side by side
+    monkeypatch.setattr(schedules, "processors", lambda: 3)  # threads that search side by side
     with logged_times("backend_compile_duration") as compiled:
         outputs = decoded(sources, **settings)
     assert 0 < len(compiled) <= 8

@@ -9,11 +9,12 @@ import regex
 from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
+from flaxformer_mt.decoding.constraints.forbidden import forbidden, forbids
+from flaxformer_mt.decoding.constraints.symbols import LETTER
+from flaxformer_mt.decoding.errors import DecodingError, LineError
 from flaxformer_mt.decoding.masks import forbidden as module
-from flaxformer_mt.decoding.masks.automata import LETTER, forbidden, forbids
 from flaxformer_mt.decoding.masks.forbidden import table_of
 from flaxformer_mt.decoding.search.sampling import Sampling
-from flaxformer_mt.decoding.text.segments import DecodingError, LineError
 from tests.decoding.runs import LINES
 
 

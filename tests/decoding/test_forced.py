@@ -11,14 +11,10 @@ import pytest
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, UNK
 from flaxformer_mt.decoding import teacher_forcing
+from flaxformer_mt.decoding.errors import DecodingError, OverlongError, TargetError
 from flaxformer_mt.decoding.penalties import coverage_penalty, length_penalty
 from flaxformer_mt.decoding.teacher_forcing import Pairs, batch_length, batches
-from flaxformer_mt.decoding.text.segments import (
-    DecodingError,
-    OverlongError,
-    TargetError,
-    source_pieces,
-)
+from flaxformer_mt.decoding.text.segments import source_pieces
 from flaxformer_mt.model.stacks import aligning_layer
 from tests.decoding.examples import CONFIG, VOCAB, as_part, decoded, forcing, sentences, tiny
 from tests.decoding.runs import LINES, LONG, MAX_LENGTH, PAIRS
@@ -108,7 +104,7 @@ def test_batches_cover_every_part_once_in_few_shapes():
     rng = np.random.default_rng(0)
     sizes = np.minimum(rng.geometric(0.05, size=(3000, 2)), 249)
     parts = [as_part((5,) * src, (6,) * tgt) for src, tgt in sizes]
-    planned = list(batches(parts, batch_tokens=8192, max_length=250, split=2))
+    planned = list(batches(parts, batch_tokens=8192, max_length=250, shards=2))
     assert sorted(number for numbers, _ in planned for number in numbers) == list(range(3000))
     for numbers, pairs in planned:
         rows, length = pairs.src.shape

@@ -10,10 +10,10 @@ from flaxformer_mt.decoding.length_choice import (
     MOST,
     PAPER,
     LengthNorm,
-    changed,
     choose,
     is_to_be_chosen,
     with_choice,
+    with_settings,
 )
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.rundir import RunDirectoryError
@@ -70,10 +70,12 @@ def test_settings_of_the_users_own_go_first(changes):
 
 def test_a_setting_of_ones_own_does_not_mix_with_what_was_chosen():
     config = BEST.put(ASKING)
-    assert LengthNorm.of(changed(config, {"beam_size": 2})) == BEST
-    own = changed(config, {"length_penalty": 1.0})
+    assert LengthNorm.of(with_settings(config, {"beam_size": 2})) == BEST
+    own = with_settings(config, {"length_penalty": 1.0})
     assert LengthNorm.of(own) == LengthNorm("gnmt", 1.0)
-    assert LengthNorm.of(changed(own, {"length_norm": "average"})) == LengthNorm("average", 1.0)
+    assert LengthNorm.of(with_settings(own, {"length_norm": "average"})) == LengthNorm(
+        "average", 1.0
+    )
 
 
 def test_a_run_translates_as_was_chosen(tmp_path):
@@ -84,7 +86,7 @@ def test_a_run_translates_as_was_chosen(tmp_path):
     assert with_choice(run, DecodingConfig()) == DecodingConfig()
     # Nothing is reset that a user has set.
     own = with_choice(run, dataclasses.replace(ASKING, length_norm="average"))
-    assert LengthNorm.of(changed(own, {"length_penalty": 0.8})) == LengthNorm("average", 0.8)
+    assert LengthNorm.of(with_settings(own, {"length_penalty": 0.8})) == LengthNorm("average", 0.8)
     assert LengthNorm.of(Translator.load(run.path).config) == PAPER  # its settings don't ask
 
     for damaged in (

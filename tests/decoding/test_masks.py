@@ -8,8 +8,8 @@ import pytest
 
 from flaxformer_mt.data import shortlist, vocabulary
 from flaxformer_mt.data.shortlist import Shortlist
+from flaxformer_mt.decoding.errors import DecodingError, LineError
 from flaxformer_mt.decoding.run import shortlists
-from flaxformer_mt.decoding.text.segments import DecodingError, LineError
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model.transformer import Transformer
 from tests.decoding.no_digits import NoDigits

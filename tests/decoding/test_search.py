@@ -58,6 +58,7 @@ def search(
     alpha: float,
     beam: int,
     length: int,
+    groups: int = 1,
     diversity: float = 0.0,
     prefix: tuple[int, ...] = (),
     words: int = 0,
@@ -65,7 +66,7 @@ def search(
 ) -> Any:
     """One row a limit."""
     weights = SearchNumbers(np.float32(alpha), diversity=diversity)
-    table_rules = Rules(beam_size=beam, **rules)
+    table_rules = Rules(beam_size=beam, diverse_groups=groups, **rules)
     sizes: Any = {"length": length, "prefix": prefix, "words": words}
     limits = np.asarray(limits, np.int32)
     return searched(search_table(automaton.table, limits, weights, table_rules, **sizes))
@@ -210,7 +211,7 @@ def test_a_search_says_a_known_leaf_that_the_model_does_not_expect():
 
 
 @pytest.mark.parametrize(
-    "asked", [{"beam": 1}, {"beam": 4, "n_best": 3}, {"beam": 3, "sample": True}]
+    "asked", [{"beam": 1}, {"beam": 4, "n_best": 3}, {"beam": 3, "sampling": True}]
 )
 def test_outputs_are_trees_up_to_the_limit(asked):
     automaton = Automaton(np.random.default_rng(6), rows=8, vocab=9, spread=2.0)
@@ -225,15 +226,15 @@ def test_outputs_are_trees_up_to_the_limit(asked):
 @pytest.mark.parametrize(
     ("vocab", "rules", "meets"),
     [
-        *((5, {"no_repeat": n}, lambda body, n=n: distinct(body, n)) for n in (1, 2, 3)),
-        (5, {"fewest": 3}, lambda body: len(body) >= 3),
+        *((5, {"no_repeat_ngram": n}, lambda body, n=n: distinct(body, n)) for n in (1, 2, 3)),
+        (5, {"min_length": 3}, lambda body: len(body) >= 3),
         (6, {"prefix": (5, 3)}, lambda body: body[:2] == (5, 3)),
         (9, {"trees": TREES, "words": 2}, lambda body: is_tree(body, 2)),
     ],
 )
 def test_the_best_that_meet_a_rule_are_found(vocab, rules, meets):
     automaton = Automaton(np.random.default_rng(3), rows=1, vocab=vocab, spread=1.0)
-    if "no_repeat" in rules:
+    if "no_repeat_ngram" in rules:
         automaton.table[:, :, EOS] -= 3  # long outputs, which would say the same again
     never = (3,) if "trees" in rules else ()
     every = reference.exhaustive(automaton, 0, limit=6, alpha=0.6, suppress=never)
@@ -247,7 +248,7 @@ def test_contradictory_rules_are_errors():
     with pytest.raises(ValueError, match="n_best = 3 must be 1 to beam_size = 2"):
         Rules(beam_size=2, n_best=3)
     with pytest.raises(ValueError, match="at least 0"):
-        Rules(beam_size=2, no_repeat=-1)
+        Rules(beam_size=2, no_repeat_ngram=-1)
 
 
 def test_stops_as_soon_as_nothing_live_can_win():

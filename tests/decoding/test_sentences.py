@@ -7,7 +7,7 @@ import pytest
 
 from flaxformer_mt.data.training_text import KNOWN_SHARE, TrainingText
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.decoding.text.segments import OverlongError, TargetError
+from flaxformer_mt.decoding.errors import OverlongError, TargetError
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.rundir import RunDirectoryError
 from tests.decoding.runs import MAX_LENGTH, make_run

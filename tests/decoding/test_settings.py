@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flaxformer_mt.decoding.masks.terminology import Terminology
+from flaxformer_mt.decoding.constraints.terminology import Terminology
 from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.translator import Translator
 

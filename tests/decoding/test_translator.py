@@ -5,6 +5,7 @@ import dataclasses
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import jax
 import numpy as np
@@ -14,11 +15,12 @@ from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies
 from flaxformer_mt.decoding import translator as module
+from flaxformer_mt.decoding.errors import DecodingError, LineError, TargetError
 from flaxformer_mt.decoding.options import SearchOptions
 from flaxformer_mt.decoding.penalties import length_penalty
 from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.text.outputs import Decoded
-from flaxformer_mt.decoding.text.segments import DecodingError, LineError, TargetError, split_to_fit
+from flaxformer_mt.decoding.text.segments import split_to_fit
 from flaxformer_mt.decoding.text.translation import chrf
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model.transformer import Transformer
@@ -459,3 +461,13 @@ def test_threads_share_a_translator_whatever_they_ask(translator, monkeypatch):
 def test_a_prefix_that_is_not_unicode_is_named_also_for_a_blank_line(translator):
     with pytest.raises(DecodingError, match="is not Unicode text"):
         translator.translate(["", LINES[0]], prefixes=["\ud800", ""])
+
+
+def test_copies_with_other_settings_share_the_tables_that_a_device_needs(run, monkeypatch):
+    """For a TPU they are padded, and take memory again."""
+    translator = Translator.load(run.path)
+    suited = mock.Mock(wraps=module.suited)
+    monkeypatch.setattr(module, "suited", suited)
+    for beam_size in (1, 2):
+        translator.with_config(beam_size=beam_size).translate(LINES[0])
+    assert suited.call_count == 1

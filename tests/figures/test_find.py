@@ -10,8 +10,8 @@ import shlex
 import numpy as np
 import pytest
 
+from flaxformer_mt.decoding.errors import OverlongError
 from flaxformer_mt.decoding.teacher_forcing import Attention
-from flaxformer_mt.decoding.text.segments import OverlongError
 from flaxformer_mt.figures import FigureError, find
 from flaxformer_mt.figures.find import AttendedSentence, command, described, find_heads, to_json
 from tests.decoding.conftest import run as run, translator as translator

@@ -12,8 +12,9 @@ import numpy as np
 
 from benchmarks.serving.process import ServerProcess
 from flaxformer_mt.decoding.alignment import Alignment
+from flaxformer_mt.decoding.errors import DecodingError, OverlongError
 from flaxformer_mt.decoding.teacher_forcing import Attention
-from flaxformer_mt.decoding.text.segments import DecodingError, OverlongError, describe_overlong
+from flaxformer_mt.decoding.text.segments import describe_overlong
 from flaxformer_mt.decoding.text.translation import Hypothesis, Translation
 from flaxformer_mt.serving.server import ServerError, TranslationServer, bind
 from flaxformer_mt.serving.settings import ServedModel, ServerSettings

@@ -4,7 +4,7 @@ from unittest import mock
 
 import pytest
 
-from flaxformer_mt.decoding.text.segments import DecodingError, OverlongError, TargetError
+from flaxformer_mt.decoding.errors import DecodingError, OverlongError, TargetError
 from flaxformer_mt.serving.access import Refusal
 from flaxformer_mt.serving.engine import ATTENTION, Engine, Key, QueuedSentence
 from flaxformer_mt.serving.requests import AttentionRequest

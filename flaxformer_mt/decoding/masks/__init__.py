@@ -1,1 +1,1 @@
-"""What may not come next, and what must: one module for each reason."""
+"""Reasons why tokens may not come next, one a module: what is banned, and the arrays it reads."""

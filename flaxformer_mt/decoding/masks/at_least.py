@@ -10,16 +10,16 @@ from jaxtyping import Int
 
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding.masks.base import Generated, MaskArrays, TypeMask
-from flaxformer_mt.decoding.masks.source import Source
+from flaxformer_mt.decoding.source import Source
 
 
 @dataclasses.dataclass(frozen=True)
 class AtLeast:
-    """Bans the end mark until an output has `tokens` tokens and at least `ratio` times as many as
-    its source, end marks not counted, or reaches its limit."""
+    """Bans the end mark until an output has `min_length` tokens and at least `min_ratio` times as
+    many as its source, end marks not counted, or reaches its limit."""
 
-    tokens: int
-    ratio: float
+    min_length: int
+    min_ratio: float
 
     def arrays(
         self, sources: Sequence[Source], types: Int[np.ndarray, " kept"], shape: tuple[int, int]
@@ -28,9 +28,9 @@ class AtLeast:
         fewest = np.zeros(shape[0], np.int32)
         for row, source in enumerate(sources):
             # 0.1 * 30 is 3.0000000000000004.
-            by_source = math.ceil(self.ratio * (len(source.tokens) - 1) - 1e-9)
+            by_source = math.ceil(self.min_ratio * (len(source.tokens) - 1) - 1e-9)
             # A larger number would be beyond the integers; the limit of a row is far below.
-            fewest[row] = min(max(self.tokens, by_source), np.iinfo(np.int32).max)
+            fewest[row] = min(max(self.min_length, by_source), np.iinfo(np.int32).max)
         return MaskArrays(rows=fewest)
 
     def banned(self, arrays: MaskArrays, generated: Generated) -> TypeMask | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from flaxformer_mt.decoding.masks.source import Source
+from flaxformer_mt.decoding.source import Source
 from flaxformer_mt.decoding.top_k import Logits as Logits
 
 Index = Int[Array, ""]
@@ -54,6 +55,29 @@ class Mask(Protocol):
     def banned(self, arrays: MaskArrays, generated: Generated) -> TypeMask | None:
         """On the device: the types that may not come next; None if it bans nothing."""
         ...
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchMask:
+    """A mask with what it reads in one batch."""
+
+    mask: Mask
+    rows: Any  # as `MaskArrays.rows`; None: it bans nothing in this batch
+    shared: Any  # as `MaskArrays.shared`
+
+    @classmethod
+    def of(cls, mask: Mask, arrays: MaskArrays | None) -> BatchMask:
+        """A mask with what its `arrays` gave."""
+        return cls(mask, *(arrays or (None, None)))
+
+    @property
+    def arrays(self) -> MaskArrays | None:
+        """What the mask reads; None: it bans nothing in this batch."""
+        return None if self.rows is None else MaskArrays(self.rows, self.shared)
+
+    def banned(self, generated: Generated) -> TypeMask | None:
+        """As `Mask.banned`."""
+        return None if self.arrays is None else self.mask.banned(self.arrays, generated)
 
 
 class Allowed(NamedTuple):

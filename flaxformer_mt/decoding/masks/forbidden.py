@@ -10,18 +10,15 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
-from flaxformer_mt.decoding.masks.automata import DEAD, Forbidden, entry_kind
+from flaxformer_mt.decoding.constraints.automata import DEAD
+from flaxformer_mt.decoding.constraints.forbidden import Forbidden, entry_kind
+from flaxformer_mt.decoding.errors import TooManyForbidden
 from flaxformer_mt.decoding.masks.base import Generated, Index, MaskArrays, Tokens, TypeMask
-from flaxformer_mt.decoding.masks.source import Source
 from flaxformer_mt.decoding.rounding import power_of_two_at_least
-from flaxformer_mt.decoding.text.segments import DecodingError
+from flaxformer_mt.decoding.source import Source
 
 MOST_BYTES = 1 << 30  # of a batch's table
 _NEEDS = 4  # an entry of the table is so many times a state, plus the tokens that have to come
-
-
-class TooManyForbidden(DecodingError):
-    """Phrases that a batch's tables have no room for: fewer sentences may fit."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,14 +10,14 @@ from jaxtyping import Array, Int
 
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding.masks.base import Generated, Index, MaskArrays, Tokens, TypeMask
-from flaxformer_mt.decoding.masks.source import Source
+from flaxformer_mt.decoding.source import Source
 
 
 @dataclasses.dataclass(frozen=True)
 class NoRepeats:
     """Bans the types that would complete an n-gram for the second time; the end mark never."""
 
-    length: int
+    no_repeat_ngram: int  # tokens of an n-gram
 
     def arrays(
         self, sources: Sequence[Source], types: Int[np.ndarray, " kept"], shape: tuple[int, int]
@@ -27,9 +27,11 @@ class NoRepeats:
 
     def banned(self, arrays: MaskArrays, generated: Generated) -> TypeMask | None:
         """As `Mask.banned`."""
-        if self.length >= generated.tokens.shape[2]:  # a longer n-gram cannot occur twice
+        if self.no_repeat_ngram >= generated.tokens.shape[2]:  # a longer n-gram cannot occur twice
             return None
-        again = repeats(generated.tokens, generated.position, self.length, vocab=generated.vocab)
+        again = repeats(
+            generated.tokens, generated.position, self.no_repeat_ngram, vocab=generated.vocab
+        )
         return again.at[:, :, EOS].set(False)
 
 

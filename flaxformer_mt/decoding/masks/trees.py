@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from flaxformer_mt.data.vocabulary import BLANK, EOS, PAD, UNK, Vocabularies
+from flaxformer_mt.decoding.errors import DecodingError
 from flaxformer_mt.decoding.masks.base import Generated, Logits, MaskArrays, Tokens, TypeMask
-from flaxformer_mt.decoding.masks.source import Source
-from flaxformer_mt.decoding.text.segments import DecodingError
+from flaxformer_mt.decoding.source import Source
 from flaxformer_mt.parsing.linearization import bracket_types
 
 

@@ -10,15 +10,16 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from flaxformer_mt.data.vocabulary import PAD
-from flaxformer_mt.decoding.masks.base import MaskArrays
-from flaxformer_mt.decoding.masks.forbidden import TooManyForbidden
-from flaxformer_mt.decoding.masks.phrases import Phrases, arranged, in_larger_arrays, none_of
-from flaxformer_mt.decoding.masks.source import Source
+from flaxformer_mt.decoding.errors import TooManyForbidden
+from flaxformer_mt.decoding.masks.base import BatchMask, MaskArrays
+from flaxformer_mt.decoding.masks.forbidden import ForbiddenPhrases
 from flaxformer_mt.decoding.rounding import power_of_two_at_least
 from flaxformer_mt.decoding.run.checks import takes_phrases
+from flaxformer_mt.decoding.search.banks import Phrases, arranged, in_larger_arrays, none_of
 from flaxformer_mt.decoding.search.sampling import SEED_WORDS, seed_words
-from flaxformer_mt.decoding.search.settings import FORBIDDEN, Rules
+from flaxformer_mt.decoding.search.settings import Rules
 from flaxformer_mt.decoding.search.state import SearchRows
+from flaxformer_mt.decoding.source import Source
 
 Continues = Bool[np.ndarray, " vocab"]
 Types = Int[np.ndarray, " kept"]
@@ -65,7 +66,7 @@ def empty_arrays(rows: int, src_length: int, *, prefix: int = 0, masks: int = 0)
 class Constraints(NamedTuple):
     """What a batch's outputs must and must not have, as host arrays."""
 
-    masks: Sequence[MaskArrays | None]  # of `Rules.masks`
+    masks: tuple[BatchMask, ...]  # of `Rules.all_masks`
     phrases: Phrases | None
     continues: Continues | None  # with phrases: which of the search's types continue a word
 
@@ -76,7 +77,10 @@ class Constraints(NamedTuple):
 
     @property
     def _forbidden(self) -> MaskArrays | None:
-        return self.masks[FORBIDDEN]
+        """What the mask of forbidden phrases reads."""
+        return next(
+            batch.arrays for batch in self.masks if isinstance(batch.mask, ForbiddenPhrases)
+        )
 
     def fit(self, sizes: ConstraintSizes) -> bool:
         """Whether arrays of these sizes have room for them."""
@@ -86,8 +90,8 @@ class Constraints(NamedTuple):
 
     def joined(self, arrays: BatchArrays) -> FilledBatch:
         """With these, the arrays of a batch."""
-        by_row = tuple(None if mask is None else mask.rows for mask in self.masks)
-        shared = tuple(None if mask is None else mask.shared for mask in self.masks)
+        shared = tuple(mask.shared for mask in self.masks)
+        by_row = tuple(mask.rows for mask in self.masks)
         rows = arrays.rows._replace(masks=by_row, phrases=self.phrases)
         return FilledBatch(arrays._replace(rows=rows), shared, self.continues)
 
@@ -121,10 +125,10 @@ class BatchFiller:
             src[row, :length] = source.tokens
             rows.limits[row] = limit
             rows.prefix[row, : len(source.prefix)] = np.searchsorted(types, source.prefix)
-            if self.rules.sample:
+            if self.rules.sampling:
                 rows.seeds[row] = seed_words(self.seed, *source.number)
 
-        masks = [mask.arrays(sources, types, shape) for mask in self.rules.masks]
+        masks = self._masks(sources, types, shape)
         constraints = Constraints(masks, None, None)
         if continues is not None and any(source.phrases for source in sources):
             phrases = arranged([source.phrases for source in sources], types, shape[0], continues)
@@ -137,12 +141,18 @@ class BatchFiller:
         self, shape: tuple[int, int], types: int, sizes: ConstraintSizes | None = None
     ) -> FilledBatch:
         """The arrays of a batch of padding, with room for constraints if these have `sizes`."""
-        every_type = np.arange(types)
-        masks = [mask.arrays((), every_type, shape) for mask in self.rules.masks]
-        constraints = Constraints(masks, None, None)
+        constraints = Constraints(self._masks((), np.arange(types), shape), None, None)
         if sizes is not None:
             constraints = self._in_sizes(constraints, sizes, types, shape)
         return constraints.joined(empty_arrays(*shape))
+
+    def _masks(
+        self, sources: Sequence[Source], types: Types, shape: tuple[int, int]
+    ) -> tuple[BatchMask, ...]:
+        """All masks with what they read for a batch of these sources."""
+        return tuple(
+            BatchMask.of(mask, mask.arrays(sources, types, shape)) for mask in self.rules.all_masks
+        )
 
     def _in_first_sizes(
         self, constraints: Constraints, types: int, shape: tuple[int, int]
@@ -166,9 +176,12 @@ class BatchFiller:
     ) -> Constraints:
         """The constraints in arrays of these sizes; without required phrases if the search has
         something that these don't work with."""
-        masks = list(constraints.masks)
-        forbidden: Any = self.rules.masks[FORBIDDEN]
-        masks[FORBIDDEN] = forbidden.in_states(masks[FORBIDDEN], sizes.states, types, shape)
+        masks = tuple(
+            BatchMask.of(batch.mask, batch.mask.in_states(batch.arrays, sizes.states, types, shape))
+            if isinstance(batch.mask, ForbiddenPhrases)
+            else batch
+            for batch in constraints.masks
+        )
         if not takes_phrases(self.rules):
             return Constraints(masks, None, None)
 

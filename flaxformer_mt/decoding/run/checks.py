@@ -3,11 +3,11 @@
 import numpy as np
 from jaxtyping import Bool
 
-from flaxformer_mt.decoding.masks.automata import forbids
-from flaxformer_mt.decoding.masks.source import Source
-from flaxformer_mt.decoding.masks.superstrings import still_needed
+from flaxformer_mt.decoding.constraints.forbidden import forbids
+from flaxformer_mt.decoding.constraints.superstrings import still_needed
+from flaxformer_mt.decoding.errors import DecodingError, LineError
 from flaxformer_mt.decoding.search.settings import Rules
-from flaxformer_mt.decoding.text.segments import DecodingError, LineError
+from flaxformer_mt.decoding.source import Source
 
 
 def check_rules(rules: Rules) -> None:
@@ -24,9 +24,9 @@ def takes_phrases(rules: Rules) -> bool:
 
 def _against_phrases(rules: Rules) -> dict[str, bool]:
     return {
-        "sampling": rules.sample,
-        "decoding.diverse_groups": rules.groups > 1,
-        "decoding.no_repeat_ngram": rules.no_repeat > 0,
+        "sampling": rules.sampling,
+        "decoding.diverse_groups": rules.diverse_groups > 1,
+        "decoding.no_repeat_ngram": rules.no_repeat_ngram > 0,
         "decoding.outputs = trees": rules.trees is not None,
     }
 
@@ -36,16 +36,16 @@ def check_source(
     source: Source,
     limit: int,
     *,
-    longest: int,
+    max_length: int,
     continues: Bool[np.ndarray, " vocab"] | None,
 ) -> None:
     """Raises DecodingError for a source of a length that the model doesn't take, and LineError for
     one that can have no output of at most `limit` tokens."""
     length, begun = len(source.tokens), len(source.prefix)
-    if not 1 <= length <= longest:
+    if not 1 <= length <= max_length:
         raise DecodingError(
             f"source {number} has {length} tokens, end mark included; the model takes 1 to "
-            f"{longest} (model.max_length)"
+            f"{max_length} (model.max_length)"
         )
     if begun >= limit:
         raise LineError(

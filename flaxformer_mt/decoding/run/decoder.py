@@ -13,9 +13,8 @@ from jax.sharding import Mesh
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.shortlist import Shortlist
 from flaxformer_mt.data.vocabulary import EOS, UNK
+from flaxformer_mt.decoding.errors import LineError, TooManyForbidden
 from flaxformer_mt.decoding.masks.base import Mask
-from flaxformer_mt.decoding.masks.forbidden import TooManyForbidden
-from flaxformer_mt.decoding.masks.source import Source
 from flaxformer_mt.decoding.masks.trees import Brackets
 from flaxformer_mt.decoding.run.arrays import (
     BatchArrays,
@@ -33,9 +32,9 @@ from flaxformer_mt.decoding.run.sizes import PlannedBatch
 from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.search.settings import numbers_for, rules_for
 from flaxformer_mt.decoding.search.state import Hypotheses
+from flaxformer_mt.decoding.source import Source
 from flaxformer_mt.decoding.text.limits import OutputLimits
 from flaxformer_mt.decoding.text.outputs import Decoded, TextOf
-from flaxformer_mt.decoding.text.segments import LineError
 from flaxformer_mt.parallel.mesh import local_mesh
 
 
@@ -98,8 +97,8 @@ class BatchDecoder:
         self._programs = SearchPrograms.of(models, params, rules, numbers, mesh)
         self._every_type = np.arange(self._programs.target_types)
 
-        longest = min(model.config.max_length for model in models)
-        self._limits = OutputLimits(config, longest)
+        max_length = min(model.config.max_length for model in models)
+        self._limits = OutputLimits(config, max_length)
         self._shortlist = shortlist if trees is None else None
         self._schedule = schedule_for(
             self._programs, config, self._limits, shortlist=self._shortlist is not None
@@ -143,7 +142,7 @@ class BatchDecoder:
         ones have phrases in the first of the `constraint_sizes`. With a shortlist only its smallest
         size, with which few sentences are searched."""
         # With a shortlist this is its smallest search.
-        programs, _ = self._among([Source([EOS], (0, 0))])
+        programs, _ = self._programs_for([Source([EOS], (0, 0))])
         sizes = self._constraint_sizes[0] if constrained else None
         # For what rows share: a table of the right size.
         one_row = self._filler(programs).empty((1, 1), programs.target_types, sizes)
@@ -160,7 +159,9 @@ class BatchDecoder:
             raise ValueError("sources with phrases need `continues`")
         limits = [self._limits.of(len(source.tokens)) for source in sources]
         for number, (source, limit) in enumerate(zip(sources, limits, strict=True)):
-            check_source(number, source, limit, longest=self._limits.longest, continues=continues)
+            check_source(
+                number, source, limit, max_length=self._limits.max_length, continues=continues
+            )
         return limits
 
     def _searched(
@@ -170,19 +171,19 @@ class BatchDecoder:
         planned = deque(self._schedule.plan([len(source.tokens) for source in sources]))
         if not any(source.prefix or source.forbidden or source.phrases for source in sources):
             padding = self._padding(self._programs, None)
-            self._schedule.prepare(self._programs, padding, planned)
+            self._schedule.compile_ahead(self._programs, padding, planned)
 
         while planned:
             batch = planned.popleft()
             own_sources = [sources[number] for number in batch.numbers]
             own_limits = [limits[number] for number in batch.numbers]
-            programs, types = self._among(own_sources)
+            programs, types = self._programs_for(own_sources)
             try:
                 filled = self._filler(programs).fill(
                     own_sources, own_limits, types, batch.shape, continues
                 )
             except TooManyForbidden as error:
-                planned.extendleft(reversed(_halves(batch, error)))
+                planned.extendleft(reversed(_bisected(batch, error)))
                 continue
 
             searched = self._schedule.search(_with_shared(programs, filled), filled.arrays, batch)
@@ -190,7 +191,7 @@ class BatchDecoder:
                 for finished_numbers, hypotheses in searched:
                     yield FinishedRows(finished_numbers, hypotheses, types)
 
-    def _among(self, sources: Sequence[Source]) -> tuple[SearchPrograms, Types]:
+    def _programs_for(self, sources: Sequence[Source]) -> tuple[SearchPrograms, Types]:
         """The programs for a batch of sources, and the types that their ids number."""
         if self._shortlist is not None:
             needed = [source.prefix for source in sources]
@@ -224,7 +225,7 @@ def _with_shared(programs: SearchPrograms, filled: FilledBatch) -> SearchProgram
     return programs.with_numbers(**changes)
 
 
-def _halves(batch: PlannedBatch, error: TooManyForbidden) -> list[PlannedBatch]:
+def _bisected(batch: PlannedBatch, error: TooManyForbidden) -> list[PlannedBatch]:
     """A batch as two, which need smaller tables. Raises LineError for a single source."""
     if len(batch.numbers) == 1:
         raise LineError(batch.numbers[0], str(error)) from None

@@ -5,11 +5,11 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from flaxformer_mt.decoding.masks.source import Source
+from flaxformer_mt.decoding.errors import DecodingError, LineError
 from flaxformer_mt.decoding.search.settings import Rules
 from flaxformer_mt.decoding.search.state import Hypotheses
+from flaxformer_mt.decoding.source import Source
 from flaxformer_mt.decoding.text.outputs import NO_NUMBERS, Decoded, TextOf, distinct
-from flaxformer_mt.decoding.text.segments import DecodingError, LineError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +33,7 @@ class OutputReader:
         """A row's outputs, best first; ids number `types`."""
         # Everything was ruled out; a damaged model's scores are no numbers.
         nothing_left = bool((hypotheses.scores[row] == -np.inf).all())
-        if nothing_left and (source.phrases or source.forbidden or self.rules.added_masks):
+        if nothing_left and (source.phrases or source.forbidden or self.rules.masks):
             raise LineError(
                 number,
                 f"the search found no translation of at most {limit} tokens with all its "
@@ -67,7 +67,7 @@ def decoded_of(
             at_limit=length >= limit - (rules.trees is not None),
         )
 
-    slots = np.split(np.arange(rules.slots), rules.groups)
+    slots = np.split(np.arange(rules.slots), rules.diverse_groups)
     groups = [
         [decoded(slot) for slot in of_group[np.isfinite(scores[of_group])]] for of_group in slots
     ]

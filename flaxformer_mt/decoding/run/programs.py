@@ -18,7 +18,7 @@ from jaxtyping import Array, Int
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.decoding.run.arrays import BatchArrays, empty_arrays
-from flaxformer_mt.decoding.run.sizes import blocks_of, is_small, parts_of
+from flaxformer_mt.decoding.run.sizes import blocks_of, is_small, shards_of
 from flaxformer_mt.decoding.search import state as search_state, step as search_step
 from flaxformer_mt.decoding.search.settings import Rules, SearchNumbers, rules_for
 from flaxformer_mt.decoding.search.state import SearchRows, State
@@ -63,9 +63,9 @@ class SearchPrograms:
         return is_small(self.params, self.mesh)
 
     @functools.cached_property
-    def parts(self) -> int:
-        """How many parts, one per device, a batch's rows are split into."""
-        return parts_of(self.mesh)
+    def shards(self) -> int:
+        """How many shards, one per device, a batch's rows are split into."""
+        return shards_of(self.mesh)
 
     @property
     def target_types(self) -> int:
@@ -110,15 +110,15 @@ class SearchPrograms:
                 np.int32(stride),
                 models=self.models,
                 rules=self.rules,
-                parts=self.parts,
+                shards=self.shards,
             )
 
     def reshape(self, state: State, rows: np.ndarray, room: int) -> State:
-        """The state with only these rows of each part, [parts, rows], and a cache of `room`."""
+        """The state with only these rows of each shard, [shards, rows], and a cache of `room`."""
         reshape = self._program(reshaped)
         placed = place_batch(rows.astype(np.int32), self.mesh)
         with on_mesh(self.mesh):
-            return reshape(state, placed, parts=self.parts, room=room)
+            return reshape(state, placed, shards=self.shards, room=room)
 
     def _program(self, program: Any) -> Callable[..., State]:
         return compiled(program) if self.compile_only else program
@@ -169,7 +169,7 @@ def _encoded(model: Transformer, params: Any, *sources: Array, blocks: int) -> A
 
     if blocks == 1:
         return encode(sources)
-    cut = tuple(part.reshape(blocks, -1, part.shape[1]) for part in sources)
+    cut = tuple(array.reshape(blocks, -1, array.shape[1]) for array in sources)
     return jax.lax.map(encode, cut).reshape(*sources[0].shape, -1)
 
 
@@ -186,7 +186,7 @@ def begin_search(
     room: int,
     blocks: int = 1,
 ) -> State:
-    """Encodes the sources, `blocks` equal parts one after another, and begins their searches."""
+    """Encodes the sources, `blocks` equal blocks one after another, and begins their searches."""
     positions = jnp.broadcast_to(jnp.arange(src.shape[1]), src.shape)
     segment_ids = (positions < src_lengths[:, None]).astype(jnp.int32)
     caches = []
@@ -198,15 +198,15 @@ def begin_search(
             segment_ids,
             beams=rules.beam_size,
             length=room,
-            coverage=rules.coverage,
+            coverage=rules.coverage_penalty,
             method="start_cache",
         )
         caches.append(cache)
-    return _sharded_by_rows(search_state.begin(_together(caches), rows, rules, length=length))
+    return _sharded_by_rows(search_state.begin(_joined_caches(caches), rows, rules, length=length))
 
 
 @functools.partial(
-    jax.jit, static_argnames=("models", "rules", "parts"), donate_argnames=("state",)
+    jax.jit, static_argnames=("models", "rules", "shards"), donate_argnames=("state",)
 )
 def advance_search(
     params: Params,
@@ -218,7 +218,7 @@ def advance_search(
     *,
     models: Models,
     rules: Rules,
-    parts: int,
+    shards: int,
 ) -> State:
     """`search.step.advance` until position `until`, for which the cache has room."""
     return search_step.advance(
@@ -227,21 +227,21 @@ def advance_search(
         numbers,
         rules,
         until=until,
-        parts=parts,
+        shards=shards,
         leave_at=leave_at,
         stride=stride,
     )
 
 
-@functools.partial(jax.jit, static_argnames=("parts", "room"))
-def reshaped(state: State, rows: Int[Array, "parts kept"], *, parts: int, room: int) -> State:
-    """`state` with only these rows of each part, and room for so many positions."""
+@functools.partial(jax.jit, static_argnames=("shards", "room"))
+def reshaped(state: State, rows: Int[Array, "shards kept"], *, shards: int, room: int) -> State:
+    """`state` with only these rows of each shard, and room for so many positions."""
 
     def chosen(leaf: Array) -> Array:
         if leaf.ndim == 0:
             return leaf
-        # Part by part: where parts are devices, no row moves to another one.
-        split = leaf.reshape(parts, leaf.shape[0] // parts, *leaf.shape[1:])
+        # Shard by shard: where shards are devices, no row moves to another one.
+        split = leaf.reshape(shards, leaf.shape[0] // shards, *leaf.shape[1:])
         return take(split, rows).reshape(rows.size, *leaf.shape[1:])
 
     if rows.size != state.stopped.size:
@@ -267,7 +267,7 @@ def rows_of(state: State, chosen: np.ndarray) -> State:
     return jax.tree.map(lambda leaf: leaf[chosen] if leaf.ndim else leaf, state)
 
 
-def merged(first: Group, second: Group) -> Group:
+def concatenated(first: Group, second: Group) -> Group:
     """Two groups of sentences (numbers and host states) at the same position, as one."""
 
     def both(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -277,7 +277,7 @@ def merged(first: Group, second: Group) -> Group:
     return together
 
 
-def filled(state: State, rows: int, *, room: int) -> State:
+def padded_to(state: State, rows: int, *, room: int) -> State:
     """The first `rows` rows of a state of host arrays, padded if there are fewer."""
 
     def fitted(leaf: np.ndarray) -> np.ndarray:
@@ -291,7 +291,9 @@ def filled(state: State, rows: int, *, room: int) -> State:
 
 
 def _with_room(state: State, room: int) -> State:
-    return state._replace(cache=_together([grown(cache, room) for cache in _apart(state.cache)]))
+    return state._replace(
+        cache=_joined_caches([grown(cache, room) for cache in _member_caches(state.cache)])
+    )
 
 
 def step_of(models: Models, params: Params) -> Step:
@@ -299,26 +301,26 @@ def step_of(models: Models, params: Params) -> Step:
 
     def step(tokens: Array, index: Array, cache: Any) -> tuple[Array, Any]:
         caches, logits = [], []
-        for model, tree, member in zip(models, params, _apart(cache), strict=True):
+        for model, tree, member in zip(models, params, _member_caches(cache), strict=True):
             output, member = model.apply(
                 {"params": tree}, tokens, index, member, method="decode_step"
             )
             logits.append(output)
             caches.append(member)
         if len(models) == 1:
-            return logits[0], _together(caches)
+            return logits[0], _joined_caches(caches)
         # Without the rows that pad tables, whose number may differ between members.
         types = models[0].tgt_vocab_size
         log_probs = jnp.stack(
             [jax.nn.log_softmax(output[..., :types], axis=-1) for output in logits]
         )  # --> [members, rows, beams, types]
         mean = jax.nn.logsumexp(log_probs, axis=0) - np.log(len(models))
-        return mean, _together(caches)
+        return mean, _joined_caches(caches)
 
     return step
 
 
-def _together(caches: Any) -> Any:
+def _joined_caches(caches: Any) -> Any:
     return {
         "beams": tuple(cache["beams"] for cache in caches),
         "models": tuple(
@@ -327,7 +329,7 @@ def _together(caches: Any) -> Any:
     }
 
 
-def _apart(cache: Any) -> list[Any]:
+def _member_caches(cache: Any) -> list[Any]:
     return [
         {**of_model, "beams": beams}
         for of_model, beams in zip(cache["models"], cache["beams"], strict=True)
@@ -370,12 +372,12 @@ def lower_search(
         static: Any = {"models": models, "rules": rules}
         state = begin_search(placed, *batch, length=length, room=length, **static)
         schedule = length, np.int32(0), np.int32(1)  # until, leave_at, stride
-        return advance_search(placed, state, numbers, *schedule, parts=1, **static).finished
+        return advance_search(placed, state, numbers, *schedule, shards=1, **static).finished
 
     def abstract(leaf: Any) -> Any:
         return jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf), sharding=sharding)
 
-    unmasked = SearchNumbers(masks=(None,) * len(rules.masks))
-    batch = empty_arrays(rows, src_length, masks=len(rules.masks))
+    unmasked = SearchNumbers(masks=(None,) * len(rules.all_masks))
+    batch = empty_arrays(rows, src_length, masks=len(rules.all_masks))
     arguments = jax.tree.map(abstract, (unmasked, *batch))
     return jax.jit(search).trace(params, *arguments).lower(lowering_platforms=platforms)

@@ -11,7 +11,7 @@ import itertools
 import operator
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
@@ -22,7 +22,7 @@ from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.processes import processors
 from flaxformer_mt.decoding.run import sizes
 from flaxformer_mt.decoding.run.arrays import BatchArrays
-from flaxformer_mt.decoding.run.programs import SearchPrograms, filled, merged, rows_of
+from flaxformer_mt.decoding.run.programs import SearchPrograms, concatenated, padded_to, rows_of
 from flaxformer_mt.decoding.run.sizes import PlannedBatch, plan_batches, plan_groups, shapes_among
 from flaxformer_mt.decoding.search.state import Hypotheses, State
 from flaxformer_mt.decoding.text.limits import OutputLimits
@@ -38,11 +38,11 @@ Padding = Callable[[int, int], BatchArrays]
 class Schedule(Protocol):
     """How sources become batches, and batches outputs."""
 
-    def plan(self, lengths: Sequence[int]) -> Iterator[PlannedBatch]:
+    def plan(self, lengths: Sequence[int]) -> Iterable[PlannedBatch]:
         """Batches over sources of these lengths."""
         ...
 
-    def prepare(
+    def compile_ahead(
         self, programs: SearchPrograms, padding: Padding, batches: Collection[PlannedBatch]
     ) -> None:
         """Before these batches are searched, compiles what is better compiled at once."""
@@ -67,13 +67,13 @@ def schedule_for(
 ) -> Schedule:
     """The schedule for a model of this size, on its devices."""
     if programs.is_small:
-        return SmallModelSchedule(config, limits)
+        return SmallModelSchedule(config, limits, cores=processors())
     platform = programs.mesh.devices.flat[0].platform
     compiles_fast = platform in sizes.COMPILES_FAST
     return LargeModelSchedule(
         config,
         limits,
-        parts=programs.parts,
+        shards=programs.shards,
         shrinks=sizes.CPU_SHRINKS if compiles_fast else sizes.ACCELERATOR_SHRINKS,
         ahead=not compiles_fast and not shortlist,
     )
@@ -86,18 +86,18 @@ class LargeModelSchedule:
 
     config: DecodingConfig
     limits: OutputLimits
-    parts: int  # one per device
+    shards: int  # of a batch's rows, one per device
     shrinks: tuple[int, int]  # as sizes.CPU_SHRINKS
     ahead: bool  # compile all programs of a shape before its first batch
 
     def plan(self, lengths: Sequence[int]) -> Iterator[PlannedBatch]:
         """As `Schedule.plan`."""
-        return plan_batches(lengths, self.config, self.limits.longest, split=self.parts)
+        return plan_batches(lengths, self.config, self.limits.max_length, shards=self.shards)
 
-    def prepare(
+    def compile_ahead(
         self, programs: SearchPrograms, padding: Padding, batches: Collection[PlannedBatch]
     ) -> None:
-        """As `Schedule.prepare`."""
+        """As `Schedule.compile_ahead`."""
         if self.ahead:
             shapes = {(batch.rows, batch.length) for batch in batches}
             self._call_all(dataclasses.replace(programs, compile_only=True), padding, shapes)
@@ -111,23 +111,23 @@ class LargeModelSchedule:
         room = sizes.more_room(0, length)
         state = programs.begin(arrays, length=length, room=room)
         while True:
-            per_part = len(numbers) // self.parts
-            few = sizes.shrunk(per_part, self.shrinks)
+            per_shard = len(numbers) // self.shards
+            few = sizes.shrunk(per_shard, self.shrinks)
             state = programs.advance(state, room, few)
             stopped = np.asarray(state.stopped)
             if stopped.all():
                 yield numbers, jax.tree.map(np.asarray, state.finished)
                 return
 
-            live = (~stopped).reshape(self.parts, per_part)
-            staying = few if live.sum(axis=1).max() <= few else per_part
+            live = (~stopped).reshape(self.shards, per_shard)
+            staying = few if live.sum(axis=1).max() <= few else per_shard
             # Live rows come first, in their order.
-            order = np.argsort(~live, axis=1, kind="stable")  # --> [parts, per_part]
+            order = np.argsort(~live, axis=1, kind="stable")  # --> [shards, per_shard]
             remaining = order[:, :staying]
-            if staying < per_part:
+            if staying < per_shard:
                 leaving = np.where(stopped, numbers, -1)
                 yield leaving, jax.tree.map(np.asarray, state.finished)
-                flat = (remaining + per_part * np.arange(self.parts)[:, None]).reshape(-1)
+                flat = (remaining + per_shard * np.arange(self.shards)[:, None]).reshape(-1)
                 numbers = np.where(stopped, -1, numbers)[flat]
             if int(state.position) == room:
                 room = sizes.more_room(room, length)
@@ -139,7 +139,7 @@ class LargeModelSchedule:
         """As `Schedule.compile`. Each program is called on padding as well: what the device has no
         memory for fails now."""
         shapes = shapes_among(
-            lengths, self.config, self.limits.longest, split=self.parts, longest=longest
+            lengths, self.config, self.limits.max_length, shards=self.shards, longest=longest
         )
         if self.ahead:
             self._call_all(dataclasses.replace(programs, compile_only=True), padding, shapes)
@@ -156,7 +156,8 @@ class LargeModelSchedule:
         pool = ThreadPoolExecutor(processors() if programs.compile_only else 1)
         try:
             tasks = deque(
-                (shape, pool.submit(self._begun, programs, padding, shape)) for shape in shapes
+                (shape, pool.submit(self._first_states, programs, padding, shape))
+                for shape in shapes
             )
             while tasks:
                 shape, task = tasks.popleft()
@@ -169,7 +170,7 @@ class LargeModelSchedule:
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _begun(
+    def _first_states(
         self, programs: SearchPrograms, padding: Padding, shape: Shape
     ) -> list[tuple[State, int]]:
         """The first state of a batch of this shape, with the room of its cache."""
@@ -181,13 +182,13 @@ class LargeModelSchedule:
         self, programs: SearchPrograms, shape: Shape, state: State, room: int
     ) -> list[tuple[State, int]]:
         """The states that a batch may come to from another one."""
-        per_part, length = state.stopped.size // self.parts, self.limits.of(shape[1])
+        per_shard, length = state.stopped.size // self.shards, self.limits.of(shape[1])
         state = programs.advance(state, room)
         reshaped = []
-        for fewer in {per_part, sizes.shrunk(per_part, self.shrinks)} - {0}:
+        for fewer in {per_shard, sizes.shrunk(per_shard, self.shrinks)} - {0}:
             for other_room in {room, sizes.more_room(room, length)}:
-                if (fewer, other_room) != (per_part, room):
-                    first_rows = np.tile(np.arange(fewer), (self.parts, 1))
+                if (fewer, other_room) != (per_shard, room):
+                    first_rows = np.tile(np.arange(fewer), (self.shards, 1))
                     smaller = programs.reshape(state, first_rows, other_room)
                     reshaped.append((smaller, other_room))
         return reshaped
@@ -208,15 +209,16 @@ class SmallModelSchedule:
 
     config: DecodingConfig
     limits: OutputLimits
+    cores: int  # that this process may use
 
-    def plan(self, lengths: Sequence[int]) -> Iterator[PlannedBatch]:
+    def plan(self, lengths: Sequence[int]) -> list[PlannedBatch]:
         """As `Schedule.plan`."""
-        return plan_groups(lengths, self.config, self.limits.longest)
+        return plan_groups(lengths, self.config, self.limits.max_length, cores=self.cores)
 
-    def prepare(
+    def compile_ahead(
         self, programs: SearchPrograms, padding: Padding, batches: Collection[PlannedBatch]
     ) -> None:
-        """As `Schedule.prepare`: nothing, since all have few shapes."""
+        """As `Schedule.compile_ahead`: nothing, since all have few shapes."""
 
     def search(
         self, programs: SearchPrograms, arrays: BatchArrays, batch: PlannedBatch
@@ -278,7 +280,7 @@ class SmallModelSchedule:
             begun = programs.begin(padding(rows, src_length), length=length, room=rooms[0])
             first_row = rows_of(jax.tree.map(np.asarray, begun), np.arange(1))
             for room in rooms:
-                programs.advance(filled(first_row, rows, room=room), room)
+                programs.advance(padded_to(first_row, rows, room=room), room)
         return shapes
 
 
@@ -292,11 +294,11 @@ def _next_batch(
         waiting[steps] = Waiting(numbers[left_over], rows_of(state, left_over))
     batch_numbers = np.full(rows, -1)
     batch_numbers[: len(numbers)] = numbers[:rows]
-    return batch_numbers, filled(state, rows, room=room)
+    return batch_numbers, padded_to(state, rows, room=room)
 
 
 def _wait(waiting: dict[int, Waiting], group: Waiting) -> None:
     """Adds sentences to those that have taken as many steps."""
     steps = int(group.state.position)
     known = waiting.get(steps)
-    waiting[steps] = group if known is None else merged(known, group)
+    waiting[steps] = group if known is None else concatenated(known, group)

@@ -12,7 +12,6 @@ from jax.sharding import Mesh
 from jaxtyping import Int
 
 from flaxformer_mt.config import DecodingConfig
-from flaxformer_mt.data.processes import processors
 from flaxformer_mt.decoding.rounding import (
     one_of_few,
     power_of_two_at_least,
@@ -60,43 +59,45 @@ class PlannedBatch(NamedTuple):
 
 
 def plan_batches(
-    lengths: Sequence[int], config: DecodingConfig, max_length: int, *, split: int = 1
+    lengths: Sequence[int], config: DecodingConfig, max_length: int, *, shards: int = 1
 ) -> Iterator[PlannedBatch]:
     """Batches over sources of these lengths, longest first, in few shapes: a length is a power of
-    two (or `max_length`); the rows are `split` equal parts, each the power of two that fills
+    two (or `max_length`); the rows are `shards` equal shares, each the power of two that fills
     `batch_tokens` = rows * beams * length, or a single row. Only the last batch has fewer."""
-    return in_batches(lengths, lambda most: _largest(most, config, max_length), split=split)
+    return in_batches(lengths, lambda most: _largest(most, config, max_length), shards=shards)
 
 
 def plan_groups(
-    lengths: Sequence[int], config: DecodingConfig, max_length: int
-) -> Iterator[PlannedBatch]:
+    lengths: Sequence[int], config: DecodingConfig, max_length: int, *, cores: int
+) -> list[PlannedBatch]:
     """One batch per length, of few lengths, with all its sources, longest first.
 
     `rows` is how many are searched at a time: 4, 16, 64 ..., as far as `batch_tokens` goes. Their
-    products leave cores idle, so there are as many threads as cores.
+    products leave cores idle, so there are up to as many threads as `cores`.
     """
-    cores = processors()
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     rounded = [min(one_of_few(length, 2 * SHORTEST), max_length) for length in lengths]
+    planned = []
     for length, group in itertools.groupby(order, rounded.__getitem__):
         numbers = tuple(group)
         most = power_of_two_at_most(max(config.batch_tokens // (length * config.beam_size), 1))
         rows = min(one_of_few(len(numbers), 4), most)
-        yield PlannedBatch(numbers, rows, length, threads=min(cores, -(-len(numbers) // rows)))
+        threads = min(cores, -(-len(numbers) // rows))
+        planned.append(PlannedBatch(numbers, rows, length, threads))
+    return planned
 
 
 def in_batches(
-    lengths: Sequence[int], largest: Callable[[int], tuple[int, int]], *, split: int
+    lengths: Sequence[int], largest: Callable[[int], tuple[int, int]], *, shards: int
 ) -> Iterator[PlannedBatch]:
-    """Batches, longest first. `largest(longest)` gives a full batch's rows in each of `split`
-    parts, and its length."""
+    """Batches, longest first. `largest(longest)` gives a full batch's rows in each of `shards`
+    shares, and its length."""
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     while order:
         rows, length = largest(lengths[order[0]])
-        numbers, order = tuple(order[: rows * split]), order[rows * split :]
-        filled = power_of_two_at_least(-(-len(numbers) // split))
-        yield PlannedBatch(numbers, min(rows, filled) * split, length)
+        numbers, order = tuple(order[: rows * shards]), order[rows * shards :]
+        filled = power_of_two_at_least(-(-len(numbers) // shards))
+        yield PlannedBatch(numbers, min(rows, filled) * shards, length)
 
 
 def shapes_among(
@@ -104,23 +105,25 @@ def shapes_among(
     config: DecodingConfig,
     max_length: int,
     *,
-    split: int = 1,
+    shards: int = 1,
     longest: int = 0,
 ) -> frozenset[tuple[int, int]]:
     """The shapes, (rows, source length), of batches over sources of these lengths, or over as many
     with some of up to `longest` tokens."""
-    planned = plan_batches(lengths, config, max_length, split=split)
+    planned = plan_batches(lengths, config, max_length, shards=shards)
     shapes = {(batch.rows, batch.length) for batch in planned}
     longer = longest > max(lengths, default=longest)
-    if longer and _largest(longest, config, max_length)[0] * split < len(lengths):
+    if longer and _largest(longest, config, max_length)[0] * shards < len(lengths):
         # The batch after one of longer sources may begin with any number of the others.
         for rows, length in list(shapes):
-            shapes |= {(rows >> halving, length) for halving in range((rows // split).bit_length())}
+            shapes |= {
+                (rows >> halving, length) for halving in range((rows // shards).bit_length())
+            }
     return frozenset(shapes)
 
 
 def _largest(length: int, config: DecodingConfig, max_length: int) -> tuple[int, int]:
-    """A full part's rows and source length, if its longest source has this length."""
+    """A full share's rows and source length, if its longest source has this length."""
     needed = max(length, SHORTEST)
     src_length = min(power_of_two_at_least(needed), max(max_length, needed))
     rows = max(config.batch_tokens // (src_length * config.beam_size), 1)
@@ -145,7 +148,7 @@ def rooms_of_small(src_length: int, length: int) -> tuple[int, ...]:
 
 
 def blocks_of(rows: int, src_length: int) -> int:
-    """Into how many equal parts of some BLOCK tokens that many rows can be split."""
+    """Into how many equal blocks of some BLOCK tokens that many rows can be split."""
     blocks = 1
     while rows % (2 * blocks) == 0 and rows * src_length > blocks * BLOCK:
         blocks *= 2
@@ -158,6 +161,6 @@ def is_small(params: Any, mesh: Mesh) -> bool:
     return size <= SMALL and mesh.size == 1 and mesh.devices.flat[0].platform == "cpu"
 
 
-def parts_of(mesh: Mesh) -> int:
-    """How many parts, one per device, a batch's rows are split into."""
+def shards_of(mesh: Mesh) -> int:
+    """How many shards, one per device, a batch's rows are split into."""
     return int(mesh.shape["data"] * mesh.shape["fsdp"])

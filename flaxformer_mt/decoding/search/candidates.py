@@ -15,7 +15,7 @@ from flaxformer_mt.decoding.top_k import (
     LogProbs,
     Places,
     Values,
-    best,
+    largest,
     take,
 )
 from flaxformer_mt.model.embedding import CHUNK
@@ -75,7 +75,7 @@ def diverse_candidates(
         candidates = Candidates(group_log_probs, beam + group * width, token)
         by_group.append(Ranked(ranks, candidates))
 
-        live, places = best(jnp.where(token == EOS, -jnp.inf, ranks), width)
+        live, places = largest(jnp.where(token == EOS, -jnp.inf, ranks), width)
         weight = jnp.where(jnp.isfinite(live), diversity, 0.0)
         tokens = jnp.take_along_axis(token, places, axis=1)  # --> [rows, width]
         chosen_before = chosen_before.at[row, tokens].add(weight)
@@ -101,7 +101,7 @@ def _ranked(
     maxima = _maxima(ranking, allowed)  # --> [rows, beams, chunks]
     chunk_size, chunks = _chunk_size(vocab), maxima.shape[-1]
     maxima = log_probs[:, :, None] + (maxima - log_norm[:, :, None])
-    _, chosen = best(maxima.reshape(rows, beams * chunks), min(count, beams * chunks))
+    _, chosen = largest(maxima.reshape(rows, beams * chunks), min(count, beams * chunks))
     chosen = jnp.sort(chosen, axis=-1)  # ascending: ties below go by beam, then by token
 
     beam, chunk = chosen // chunks, chosen % chunks
@@ -115,7 +115,7 @@ def _ranked(
     picked = picked.reshape(rows, -1)  # --> [rows, chosen * chunk_size]
     token = token.reshape(rows, -1)
     ranks = picked if against is None else picked - take(against, token)
-    ranks, flat = best(ranks, count)  # --> [rows, count]
+    ranks, flat = largest(ranks, count)  # --> [rows, count]
     kept_log_probs = ranks if against is None else take(picked, flat)
     candidates = Candidates(kept_log_probs, take(beam, flat // chunk_size), take(token, flat))
     return Ranked(ranks, candidates)

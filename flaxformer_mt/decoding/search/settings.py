@@ -14,12 +14,14 @@ from flaxformer_mt.decoding.masks.trees import Brackets, TreeShape
 from flaxformer_mt.decoding.penalties import length_penalty
 from flaxformer_mt.decoding.search.sampling import Sampling
 
-FORBIDDEN = 0  # the place of `ForbiddenPhrases` among the masks
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What is compiled into a search. Raises ValueError for settings that contradict each other."""
+    """What is compiled into a search. Raises ValueError for settings that contradict each other.
+
+    A name that `DecodingConfig` or `Translator.translate` has stands for the same thing here, given
+    as the search uses it: `ends_among` and `patience` are numbers of hypotheses.
+    """
 
     beam_size: int  # hypotheses kept at each step; 1 is greedy
     n_best: int = 1
@@ -27,76 +29,75 @@ class Rules:
     suppress: tuple[int, ...] = ()  # never generated, as padding and the begin mark
     ends_among: int = 0  # only the likeliest so many continuations end a hypothesis (0: any)
     patience: int = 0  # so many ended hypotheses are enough for a group (0: no number is)
-    groups: int = 1  # of hypotheses, which shun one another's tokens: diverse beam search
-    coverage: bool = False  # hypotheses that leave parts of the source unattended score lower
-    fewest: int = 0  # tokens of an output, its end mark not counted
-    fewest_ratio: float = 0.0  # as many, for each token of the source
-    no_repeat: int = 0  # no sequence of this many tokens occurs twice in an output (0: any may)
-    sample: bool = False  # draw each hypothesis from the model instead of searching
+    diverse_groups: int = 1  # of hypotheses, which shun one another's tokens
+    coverage_penalty: bool = False  # leaving parts of the source unattended costs score
+    min_length: int = 0  # tokens of an output, its end mark not counted
+    min_ratio: float = 0.0  # as many, for each token of the source
+    no_repeat_ngram: int = 0  # no sequence of so many tokens occurs twice (0: any may)
+    sampling: bool = False  # draw each hypothesis from the model instead of searching
     top_k: int = 0  # of the likeliest k tokens (0: of all)
     trees: Brackets | None = None  # outputs are trees over the words of the source
-    added_masks: tuple[Mask, ...] = ()  # the caller's own
+    masks: tuple[Mask, ...] = ()  # the caller's own reasons why types may not come next
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_best <= self.beam_size:
             raise ValueError(f"n_best = {self.n_best} must be 1 to beam_size = {self.beam_size}")
-        if self.groups < 1 or self.beam_size % self.groups:
+        if self.diverse_groups < 1 or self.beam_size % self.diverse_groups:
             raise ValueError(
-                f"beam_size = {self.beam_size} must be divisible by {self.groups} groups"
+                f"beam_size = {self.beam_size} must be divisible by {self.diverse_groups} groups"
             )
-        if self.no_repeat < 0:
-            raise ValueError(f"no_repeat = {self.no_repeat} must be at least 0")
-        if self.trees is not None and (self.fewest or self.fewest_ratio):
+        if self.no_repeat_ngram < 0:
+            raise ValueError(f"no_repeat_ngram = {self.no_repeat_ngram} must be at least 0")
+        if self.trees is not None and (self.min_length or self.min_ratio):
             raise ValueError(
                 "min_length and min_ratio are for text: a tree's words are its source's"
             )
 
-    @property
+    @functools.cached_property
     def slots(self) -> int:
         """Finished hypotheses kept: in each group as many as it can have of `n_best` and `spare`,
         since groups may come to the same output."""
-        return min(self.n_best + self.spare, self.width) * self.groups
+        return min(self.n_best + self.spare, self.width) * self.diverse_groups
 
-    @property
+    @functools.cached_property
     def width(self) -> int:
         """Hypotheses of a group."""
-        return self.beam_size // self.groups
+        return self.beam_size // self.diverse_groups
 
-    @property
+    @functools.cached_property
     def candidates(self) -> int:
         """Continuations that a group looks at in each step: as many again as it keeps, since those
         that end leave it. A group of one hypothesis needs one."""
         return 1 if self.width == 1 else 2 * self.width
 
     @functools.cached_property
-    def masks(self) -> tuple[Mask, ...]:
-        """Why some types may not come next; a batch's arrays have their order, in which that of
-        forbidden phrases is the first."""
+    def all_masks(self) -> tuple[Mask, ...]:
+        """All reasons why types may not come next, the caller's last."""
         masks: list[Mask] = [ForbiddenPhrases(self.suppress)]
-        if self.fewest or self.fewest_ratio:
-            masks.append(AtLeast(self.fewest, self.fewest_ratio))
-        if self.no_repeat:
-            masks.append(NoRepeats(self.no_repeat))
+        if self.min_length or self.min_ratio:
+            masks.append(AtLeast(self.min_length, self.min_ratio))
+        if self.no_repeat_ngram:
+            masks.append(NoRepeats(self.no_repeat_ngram))
         if self.trees is not None:
             masks.append(TreeShape(self.trees))
-        return (*masks, *self.added_masks)
+        return (*masks, *self.masks)
 
 
 class SearchNumbers(NamedTuple):
-    """Numbers and tables that change without a compilation."""
+    """Numbers and tables that change without a compilation, named as `Rules`' are."""
 
-    alpha: Any = 0.6  # of the length penalty
-    average: Any = False  # the penalty is |Y|^alpha instead
-    beta: Any = 0.0  # of the coverage penalty
-    diversity: Any = 0.0  # between groups
+    length_penalty: Any = 0.6  # alpha of the equation
+    average_length_norm: Any = False  # length_norm "average" instead of "gnmt"
+    coverage_penalty: Any = 0.0  # beta of the equation
+    diversity: Any = 0.0  # between groups of hypotheses
     temperature: Any = 1.0  # of sampling
     top_p: Any = 1.0
-    masks: tuple[Any, ...] = ()  # `MaskArrays.shared` of each of `Rules.masks`
+    masks: tuple[Any, ...] = ()  # `MaskArrays.shared` of each of `Rules.all_masks`
     continues: Any = None  # with phrases that must occur: the types that continue a word
 
     def penalty(self, length: Any) -> Any:
         """The length penalty of outputs of `length` tokens."""
-        return length_penalty(length, self.alpha, average=self.average)
+        return length_penalty(length, self.length_penalty, average=self.average_length_norm)
 
 
 def rules_for(
@@ -110,8 +111,8 @@ def rules_for(
     masks: tuple[Mask, ...] = (),
 ) -> Rules:
     """The rules of a search with these settings."""
-    groups = 1 if sampling else config.diverse_groups  # draws differ by themselves
-    width = config.beam_size // groups
+    diverse_groups = 1 if sampling else config.diverse_groups  # draws differ by themselves
+    width = config.beam_size // diverse_groups
     ended = max(round(config.patience * width), min(n_best, width))
     return Rules(
         beam_size=config.beam_size,
@@ -120,26 +121,26 @@ def rules_for(
         suppress=suppress,
         ends_among=width if config.ends_among == "beam" else 0,
         patience=ended if config.patience and not sampling else 0,
-        groups=groups,
-        coverage=config.coverage_penalty > 0,
-        fewest=config.min_length,
-        fewest_ratio=config.min_ratio,
-        no_repeat=config.no_repeat_ngram,
-        sample=sampling is not None,
+        diverse_groups=diverse_groups,
+        coverage_penalty=config.coverage_penalty > 0,
+        min_length=config.min_length,
+        min_ratio=config.min_ratio,
+        no_repeat_ngram=config.no_repeat_ngram,
+        sampling=sampling is not None,
         top_k=0 if sampling is None else sampling.top_k,
         trees=trees,
-        added_masks=masks,
+        masks=masks,
     )
 
 
 def numbers_for(config: DecodingConfig, sampling: Sampling, rules: Rules) -> SearchNumbers:
     """The numbers of a search with these settings, before any batch's tables."""
     return SearchNumbers(
-        alpha=config.length_penalty,
-        average=config.length_norm == "average",
-        beta=config.coverage_penalty,
+        length_penalty=config.length_penalty,
+        average_length_norm=config.length_norm == "average",
+        coverage_penalty=config.coverage_penalty,
         diversity=config.diversity,
         temperature=sampling.temperature,
         top_p=sampling.top_p,
-        masks=(None,) * len(rules.masks),
+        masks=(None,) * len(rules.all_masks),
     )

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from flaxformer_mt.data.vocabulary import BOS, PAD
-from flaxformer_mt.decoding.masks.base import Generated, Index, Tokens
-from flaxformer_mt.decoding.masks.phrases import PhraseProgress, Phrases, Required, at_start
+from flaxformer_mt.decoding.masks.base import BatchMask, Generated, Index, Tokens
+from flaxformer_mt.decoding.search.banks import PhraseProgress, Phrases, Required, at_start
 from flaxformer_mt.decoding.search.settings import Rules, SearchNumbers
 
 Cache = dict[str, Any]
@@ -32,7 +32,7 @@ class SearchRows(NamedTuple):
     limits: Int[Array, " rows"]  # tokens of an output, the end mark included; 0: a row of padding
     prefix: Int[Array, "rows prefix"]  # what outputs begin with, padded; may have width 0
     seeds: UInt[Array, "rows seed"]  # for sampling: two sentences with the same draw the same
-    masks: tuple[Any, ...] = ()  # `MaskArrays.rows` of each of `Rules.masks`; None: bans nothing
+    masks: tuple[Any, ...] = ()  # `MaskArrays.rows` of each mask; None: bans nothing
     phrases: Phrases | None = None  # that outputs must have
 
 
@@ -54,6 +54,12 @@ class State(NamedTuple):
         """What masks read, to choose among `vocab` types."""
         return Generated(self.tokens, self.position, self.rows.limits, vocab)
 
+    def masks(self, numbers: SearchNumbers, rules: Rules) -> tuple[BatchMask, ...]:
+        """All masks with what they read. Their rows are here, since they leave a batch with their
+        sentences; what all rows share is with the numbers, which no step copies."""
+        read = zip(rules.all_masks, self.rows.masks, numbers.masks, strict=True)
+        return tuple(BatchMask(mask, rows, shared) for mask, rows, shared in read)
+
     def required(self, numbers: SearchNumbers, vocab: int) -> Required | None:
         """The phrases that outputs must have, if there are any."""
         if self.rows.phrases is None or self.progress is None:
@@ -67,7 +73,8 @@ def begin(cache: Cache, rows: SearchRows, rules: Rules, *, length: int) -> State
     """The state before the first step of a search for outputs of at most `length` tokens.
 
     Leaves of `cache["beams"]` have beams on axis 1 and follow their hypotheses; with
-    `rules.coverage` it is a sequence of mappings with "coverage", each source token's attention.
+    `rules.coverage_penalty` it is a sequence of mappings with "coverage", each source token's
+    attention.
     """
     count, beams = rows.limits.shape[0], rules.beam_size
     # One empty hypothesis per group: copies would fill it with the same continuations.
@@ -77,14 +84,14 @@ def begin(cache: Cache, rows: SearchRows, rules: Rules, *, length: int) -> State
         cache=cache,
         last=jnp.full((count, beams), BOS, jnp.int32),
         tokens=jnp.full((count, beams, length), PAD, jnp.int32),
-        log_probs=jnp.zeros((count, beams)) if rules.sample else alone,
+        log_probs=jnp.zeros((count, beams)) if rules.sampling else alone,
         finished=Hypotheses(
             tokens=jnp.full((count, rules.slots, length), PAD, jnp.int32),
             scores=jnp.full((count, rules.slots), -jnp.inf, jnp.float32),
             log_probs=jnp.full((count, rules.slots), -jnp.inf, jnp.float32),
             lengths=jnp.zeros((count, rules.slots), jnp.int32),
         ),
-        ended=jnp.zeros((count, rules.groups), jnp.int32),
+        ended=jnp.zeros((count, rules.diverse_groups), jnp.int32),
         stopped=rows.limits == 0,
         rows=rows,
         progress=None if rows.phrases is None else at_start(rows.phrases, beams),

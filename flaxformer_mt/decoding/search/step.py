@@ -7,9 +7,9 @@ limit only the end mark is allowed, at the model's log-probability, so every hyp
 A row stops when no live hypothesis can still enter its finished set, which doesn't change the
 result, or with `rules.patience` once so many have ended (Kasai et al., 2022, arXiv 2204.05424).
 
-With `rules.groups` this holds within each group, which has slots of its own and ranks lower, by
-`numbers.diversity`, what earlier groups have chosen. With `rules.sample` each of the beam_size
-hypotheses is drawn independently and keeps its place; finished ones are sorted by score.
+With `rules.diverse_groups` this holds within each group, which has slots of its own and ranks
+lower, by `numbers.diversity`, what earlier groups have chosen. With `rules.sampling` each of the
+beam_size hypotheses is drawn independently and keeps its place; finished ones are sorted by score.
 
 In shapes, `offered` is the number of continuations that a step looks at, and `width` that of a
 group's hypotheses.
@@ -24,15 +24,15 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
-from flaxformer_mt.decoding.masks.base import Allowed, Index, MaskArrays
-from flaxformer_mt.decoding.masks.phrases import Required
+from flaxformer_mt.decoding.masks.base import Allowed, Index
 from flaxformer_mt.decoding.masks.trees import pooled
 from flaxformer_mt.decoding.penalties import coverage_penalty
+from flaxformer_mt.decoding.search.banks import Required
 from flaxformer_mt.decoding.search.candidates import diverse_candidates, top_candidates
 from flaxformer_mt.decoding.search.sampling import keys_of, sampled
 from flaxformer_mt.decoding.search.settings import Rules, SearchNumbers
 from flaxformer_mt.decoding.search.state import Cache, Hypotheses, State
-from flaxformer_mt.decoding.top_k import Logits, Places, Values, best, take
+from flaxformer_mt.decoding.top_k import Logits, Places, Values, largest, take
 
 Step = Callable[[Int[Array, "rows beams"], Index, Cache], tuple[Logits, Cache]]
 
@@ -68,17 +68,17 @@ def advance(
     rules: Rules,
     *,
     until: Index | int,
-    parts: int = 1,
+    shards: int = 1,
     leave_at: Index | int = 0,
     stride: Index | int = 1,
 ) -> State:
     """Steps until position `until`, until no row is live, or until the next position that `stride`
-    divides where each of `parts` equal parts has at most `leave_at` live rows.
+    divides where each of `shards` equal shares of the rows has at most `leave_at` live rows.
     `step(tokens, index, cache)` gives the logits of token number `index`, and the cache."""
     begun = state.position
 
     def goes_on(state: State) -> Array:
-        live = jnp.max(jnp.sum(~state.stopped.reshape(parts, -1), axis=1))
+        live = jnp.max(jnp.sum(~state.stopped.reshape(shards, -1), axis=1))
         stays = (live > leave_at) | (state.position % stride > 0) | (state.position == begun)
         return (state.position < until) & (live > 0) & stays
 
@@ -93,7 +93,7 @@ def take_step(step: Step, state: State, numbers: SearchNumbers, rules: Rules) ->
     allowed = _allowed(state, numbers, rules, required, vocab=logits.shape[-1])
     continuations = _continuations(logits, state, allowed, numbers, rules, required)
     new = _completed(continuations, cache, state, numbers, rules)
-    finished = _merged(state, new, rules)
+    finished = _finished_after(state, new, rules)
     survivors = _survivors(continuations, rules, required)
     ended, settled = _settled(state, new, finished, survivors, numbers, rules)
 
@@ -136,9 +136,8 @@ def _allowed(
     allowed = Allowed(jnp.where(position + 1 >= rows.limits, EOS, only), free, None)
 
     generated = state.generated(vocab)
-    for mask, by_row, shared in zip(rules.masks, rows.masks, numbers.masks, strict=True):
-        if by_row is not None:
-            allowed = allowed.without(mask.banned(MaskArrays(by_row, shared), generated))
+    for mask in state.masks(numbers, rules):
+        allowed = allowed.without(mask.banned(generated))
     if required is not None:
         allowed = allowed.without(required.banned(rows.limits - position - 1))
     return allowed
@@ -156,7 +155,7 @@ def _continuations(
     if rules.trees is not None and rules.trees.of_source:
         logits = pooled(rules.trees, logits, allowed.mask(rules.beam_size))
 
-    if rules.sample:
+    if rules.sampling:
         drawn, token = sampled(
             logits,
             allowed.mask(rules.beam_size),
@@ -167,12 +166,12 @@ def _continuations(
         )
         beam = jnp.broadcast_to(jnp.arange(rules.beam_size)[None], token.shape)
         log_probs = ranked = state.log_probs + drawn
-    elif rules.groups > 1:
+    elif rules.diverse_groups > 1:
         ranked, (log_probs, beam, token) = diverse_candidates(
             logits,
             state.log_probs,
             allowed,
-            groups=rules.groups,
+            groups=rules.diverse_groups,
             count=rules.candidates,
             diversity=numbers.diversity,
         )
@@ -196,7 +195,7 @@ def _completed(
     counts = continuations.ends
     if rules.ends_among:
         rank = np.arange(continuations.token.shape[1]) % (
-            continuations.token.shape[1] // rules.groups
+            continuations.token.shape[1] // rules.diverse_groups
         )
         among = rank < rules.ends_among
         if state.rows.phrases is not None:
@@ -206,10 +205,10 @@ def _completed(
 
     length = state.position + 1
     scores = continuations.log_probs / numbers.penalty(length)
-    if rules.coverage:
+    if rules.coverage_penalty:
         members = [leaves["coverage"] for leaves in cache["beams"]]
         covered = coverage_penalty(sum(members) / len(members))  # --> [rows, beams]
-        scores = scores + numbers.beta * take(covered, continuations.beam)
+        scores = scores + numbers.coverage_penalty * take(covered, continuations.beam)
     return Hypotheses(
         tokens=continuations.tokens,
         scores=jnp.where(counts, scores, -jnp.inf),
@@ -218,12 +217,12 @@ def _completed(
     )
 
 
-def _merged(state: State, new: Hypotheses, rules: Rules) -> Hypotheses:
+def _finished_after(state: State, new: Hypotheses, rules: Rules) -> Hypotheses:
     """Each group's best of the finished ones and the new."""
     finished = _best_of_both(
         _by_groups(state.finished, rules),
         _by_groups(new, rules),
-        jnp.repeat(state.stopped, rules.groups),
+        jnp.repeat(state.stopped, rules.diverse_groups),
     )
     return _by_rows(finished, rules)
 
@@ -231,12 +230,12 @@ def _merged(state: State, new: Hypotheses, rules: Rules) -> Hypotheses:
 def _survivors(continuations: Continuations, rules: Rules, required: Required | None) -> Survivors:
     """The best beam_size continuations that don't end, group by group; each draw in its place."""
     log_probs = jnp.where(continuations.ends, -jnp.inf, continuations.log_probs)
-    if rules.sample:  # a draw's noise belongs to its place
+    if rules.sampling:  # a draw's noise belongs to its place
         return Survivors(log_probs, continuations.token, continuations.tokens, None)
 
     if required is None:
         ranked = jnp.where(continuations.ends, -jnp.inf, continuations.ranked)
-        _, chosen = best(_by_groups(ranked, rules), rules.width)  # --> [rows * groups, width]
+        _, chosen = largest(_by_groups(ranked, rules), rules.width)  # --> [rows * groups, width]
     else:
         chosen = required.survivors(log_probs, continuations.beam, continuations.token, rules.width)
     live = (log_probs, continuations.token, continuations.tokens, continuations.beam)
@@ -260,16 +259,16 @@ def _settled(
     # under the largest penalty to come: at the limit for alpha > 0, at once for alpha < 0. The
     # coverage penalty is at best 0.
     next_length = state.position + 2
-    largest = jnp.maximum(numbers.penalty(next_length), numbers.penalty(state.rows.limits))
+    largest_penalty = jnp.maximum(numbers.penalty(next_length), numbers.penalty(state.rows.limits))
     likeliest = _by_groups(survivors.log_probs, rules).max(axis=1)  # --> [rows * groups]
-    bound = likeliest / jnp.repeat(largest, rules.groups)
+    bound = likeliest / jnp.repeat(largest_penalty, rules.diverse_groups)
     worst_finished = _by_groups(finished.scores, rules)[:, -1]
-    settled = (worst_finished >= bound).reshape(-1, rules.groups)
+    settled = (worst_finished >= bound).reshape(-1, rules.diverse_groups)
 
     ended = state.ended
     if rules.patience:
         newly = _by_groups(new.scores > -jnp.inf, rules).sum(axis=1, dtype=jnp.int32)
-        ended += newly.reshape(-1, rules.groups)
+        ended += newly.reshape(-1, rules.diverse_groups)
         settled |= ended >= rules.patience
     return ended, settled.all(axis=1)
 
@@ -278,7 +277,9 @@ def _by_groups(tree: Any, rules: Rules) -> Any:
     """[rows, groups * n, ...] --> [rows * groups, n, ...]"""
 
     def split(x: Array) -> Array:
-        return x.reshape(x.shape[0] * rules.groups, x.shape[1] // rules.groups, *x.shape[2:])
+        return x.reshape(
+            x.shape[0] * rules.diverse_groups, x.shape[1] // rules.diverse_groups, *x.shape[2:]
+        )
 
     return jax.tree.map(split, tree)
 
@@ -287,7 +288,9 @@ def _by_rows(tree: Any, rules: Rules) -> Any:
     """[rows * groups, n, ...] --> [rows, groups * n, ...]"""
 
     def join(x: Array) -> Array:
-        return x.reshape(x.shape[0] // rules.groups, x.shape[1] * rules.groups, *x.shape[2:])
+        return x.reshape(
+            x.shape[0] // rules.diverse_groups, x.shape[1] * rules.diverse_groups, *x.shape[2:]
+        )
 
     return jax.tree.map(join, tree)
 

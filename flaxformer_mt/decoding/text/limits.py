@@ -10,14 +10,16 @@ class OutputLimits:
     """The lengths of outputs by the lengths of sources, in tokens with end marks."""
 
     config: DecodingConfig
-    longest: int  # that the model takes, of either side
+    max_length: int  # tokens that the model takes, of either side
 
     def of(self, source: int) -> int:
         """The most tokens that the output for `source` tokens may have."""
-        return output_limit(self.config, source, self.longest)
+        return output_limit(self.config, source, self.max_length)
 
 
-def output_limit(config: DecodingConfig, source: int, longest: int) -> int:
+def output_limit(config: DecodingConfig, source: int, max_length: int) -> int:
     """How many tokens the output for `source` tokens may have, end marks included."""
-    # Past `longest` a product could be beyond any integer.
-    return min(int(min(config.max_ratio * source, longest)) + config.max_extra_tokens, longest)
+    # Past `max_length` a product could be beyond any integer.
+    return min(
+        int(min(config.max_ratio * source, max_length)) + config.max_extra_tokens, max_length
+    )

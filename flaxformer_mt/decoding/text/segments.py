@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Literal
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, Vocabulary
-from flaxformer_mt.errors import UserError
+from flaxformer_mt.decoding.errors import DecodingError, OverlongError, TargetError
 from flaxformer_mt.sentences import sentence_ends, split_sentences
 
 Overlong = Literal["split", "refuse"]
@@ -19,30 +19,6 @@ _BOUNDARIES = (
     re.compile(r"[,;:]\s+|\s[-–—]+\s+|[，；：、]\s*"),  # between clauses
     re.compile(r"\s+"),  # between words
 )
-
-
-class DecodingError(UserError):
-    """What a model can't take (a line, a constraint, a setting), or outputs that are no numbers."""
-
-
-class LineError(DecodingError):
-    """What the model can't take of one line; `number` is its index among those given, `splits`
-    says whether its parts may fit."""
-
-    def __init__(self, number: int, reason: str, *, splits: bool = False) -> None:
-        super().__init__(reason)
-        self.number, self.reason, self.splits = number, reason, splits
-
-
-class OverlongError(LineError):
-    """A line too long for the model."""
-
-
-class TargetError(LineError):
-    """Tokens given as a translation that aren't one."""
-
-    def __str__(self) -> str:
-        return f"pair {self.number}: {self.reason}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -319,8 +295,6 @@ def _glued(sentences: Sequence[str]) -> list[Piece]:
 
 def types_of(pieces: Sequence[str], tgt: Vocabulary) -> tuple[int, ...]:
     """The ids of target pieces. Raises DecodingError for unknown ones."""
-    if not pieces:
-        return ()
     ids = {piece: number for number, piece in enumerate(tgt.pieces())}
     for piece in pieces:
         if piece not in ids or ids[piece] in (PAD, BOS, EOS):

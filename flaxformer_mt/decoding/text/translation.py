@@ -18,7 +18,7 @@ from flaxformer_mt.decoding.text.segments import CutLine, Piece
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Hypothesis:
     text: str  # without line breaks
-    tokens: tuple[int, ...]  # with end marks between the parts of a split line, none at the end
+    tokens: tuple[int, ...]  # with end marks between the pieces of a split line, none at the end
     log_prob: float  # natural logarithm; with a shortlist relative to its types
     score: float  # log_prob / length penalty + coverage penalty
 
@@ -84,7 +84,7 @@ class Joiner:
             return EMPTY
         # The piece with the fewest ends the list.
         combined = list(zip(*decoded, strict=False))
-        hypotheses = [self._hypothesis(line.pieces, parts) for parts in combined]
+        hypotheses = [self._hypothesis(line.pieces, outputs) for outputs in combined]
         places = np.argsort(-self._gains(hypotheses), kind="stable").tolist()
         places = list(distinct(places, lambda place: hypotheses[place].text))[: self.n_best]
         best = hypotheses[places[0]]
@@ -96,12 +96,12 @@ class Joiner:
             sentences=line.sentences,
             by_sentence=line.by_sentence,
             at_risk=line.at_risk,
-            at_limit=any(part.at_limit for part in combined[places[0]]),
+            at_limit=any(output.at_limit for output in combined[places[0]]),
         )
 
-    def _hypothesis(self, pieces: Sequence[Piece], parts: Sequence[Decoded]) -> Hypothesis:
-        texts = self.vocabulary.decode([part.tokens for part in parts])
-        # A part that is translated by nothing has no blank of its own.
+    def _hypothesis(self, pieces: Sequence[Piece], outputs: Sequence[Decoded]) -> Hypothesis:
+        texts = self.vocabulary.decode([output.tokens for output in outputs])
+        # A piece that is translated by nothing has no blank of its own.
         spoken = [
             (text, piece.glue if self.blanks else "")
             for text, piece in zip(texts, pieces, strict=True)
@@ -109,20 +109,24 @@ class Joiner:
         ]
         joined = "".join(text + glue for text, glue in spoken[:-1])
         last = spoken[-1][0] if spoken else ""
-        tokens = list(itertools.chain.from_iterable((*part.tokens, EOS) for part in parts))[:-1]
+        tokens = list(itertools.chain.from_iterable((*output.tokens, EOS) for output in outputs))[
+            :-1
+        ]
         return Hypothesis(
             # Byte pieces can spell a line break, which would shift every line after it.
             text=(joined + last).replace("\r", " ").replace("\n", " "),
             tokens=tuple(tokens),
-            log_prob=sum(part.log_prob for part in parts),
-            score=parts[0].score if len(parts) == 1 else self._score(parts, tokens),
+            log_prob=sum(output.log_prob for output in outputs),
+            score=outputs[0].score if len(outputs) == 1 else self._score(outputs, tokens),
         )
 
-    def _score(self, parts: Sequence[Decoded], tokens: Sequence[int]) -> float:
-        """Of several parts as one output."""
-        log_prob = sum(part.log_prob for part in parts)
-        # What a score is above that of its length is the coverage penalty, which parts add to.
-        coverage = sum(part.score - part.log_prob / self._penalty(part.tokens) for part in parts)
+    def _score(self, outputs: Sequence[Decoded], tokens: Sequence[int]) -> float:
+        """Of several pieces' outputs as one."""
+        log_prob = sum(output.log_prob for output in outputs)
+        # What a score is above that of its length is the coverage penalty, which pieces add to.
+        coverage = sum(
+            output.score - output.log_prob / self._penalty(output.tokens) for output in outputs
+        )
         return log_prob / self._penalty(tokens) + coverage
 
     def _penalty(self, tokens: Sequence[int]) -> float:

@@ -23,16 +23,16 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.data.vocabulary import EOS, PAD
-from flaxformer_mt.decoding.masks.base import Allowed, TypeMask
-from flaxformer_mt.decoding.masks.superstrings import (
+from flaxformer_mt.decoding.constraints.phrases import Phrase
+from flaxformer_mt.decoding.constraints.superstrings import (
     MOST_TOGETHER,
     NEVER,
-    Phrase,
     overlapping_first,
     shortest_texts,
 )
+from flaxformer_mt.decoding.masks.base import Allowed, TypeMask
 from flaxformer_mt.decoding.rounding import one_of_few
-from flaxformer_mt.decoding.top_k import Candidates, Logits, LogProbs, Places, best, take
+from flaxformer_mt.decoding.top_k import Candidates, Logits, LogProbs, Places, largest, take
 
 Continues = Bool[Array, " vocab"]
 """The types that continue a word: as the next token, they would make a phrase part of one."""
@@ -249,7 +249,7 @@ def from_banks(
     first = (round_ == 0) & (bank == bank.min(axis=1, keepdims=True))
     round_ = jnp.where(first, -1, jnp.where(exists, round_, values.shape[1]))
     place = before(round_, values).sum(axis=2)
-    return best(-place.astype(jnp.float32), count)[1]
+    return largest(-place.astype(jnp.float32), count)[1]
 
 
 def arranged(

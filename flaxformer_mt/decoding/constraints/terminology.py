@@ -1,4 +1,4 @@
-"""Which phrases a line's translation must have: those of its own, and those of a term list."""
+"""Term lists: the terms of a source, and what their translations are."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from typing import Any, Literal
 
 import regex
 
-from flaxformer_mt.data.vocabulary import BLANK, UNK, Vocabulary
-from flaxformer_mt.decoding.masks.automata import LETTER, forbidden, forbids
-from flaxformer_mt.decoding.masks.superstrings import Phrase
-from flaxformer_mt.decoding.text.segments import DecodingError, encode
+from flaxformer_mt.data.vocabulary import Vocabulary
+from flaxformer_mt.decoding.constraints.forbidden import forbidden, forbids
+from flaxformer_mt.decoding.constraints.phrases import Phrase, spell_phrases
+from flaxformer_mt.decoding.constraints.symbols import LETTER
+from flaxformer_mt.decoding.errors import DecodingError, UnspeltError
 from flaxformer_mt.files.reading import read_text
 
 Mode = Literal["hard", "soft"]
 MODES: tuple[Mode, ...] = ("hard", "soft")
-LONGEST_ENDING = 3  # letters of an inflection that a soft constraint leaves to the model
 _WORDS = regex.compile(rf"(?:{LETTER.pattern})+|\S", regex.V1)
 _ROOT = 0  # the tree's node without words
 
@@ -165,23 +165,23 @@ class Terminology:
         vocabulary: Vocabulary,
         *,
         suppressed: Sequence[int],
-        longest: int,
+        max_length: int,
         never: tuple[str, ...],
     ) -> None:
         """Raises DecodingError, with file and line, for the first term whose translation no output
-        can have: one that `spelled` refuses, that takes more than `longest` tokens with the end
+        can have: one that `spelled` refuses, that takes more than `max_length` tokens with the end
         mark, or that has one of the forbidden phrases `never`."""
-        key = vocabulary.digest, tuple(suppressed), longest, never
+        key = vocabulary.digest, tuple(suppressed), max_length, never
         if key in self._checked:
             return
         automaton = forbidden(never, vocabulary) if never else None
         for words, phrase in self.spelled(vocabulary, suppressed=suppressed).items():
             target = self.terms[words]
-            if len(phrase.tokens) >= longest:
+            if len(phrase.tokens) >= max_length:
                 raise self._error(
                     words,
                     f"the translation {reprlib.repr(target)} takes {len(phrase.tokens)} tokens, "
-                    f"but the model writes at most {longest - 1}",
+                    f"but the model writes at most {max_length - 1}",
                 )
             if automaton is not None and forbids(
                 automaton, phrase.tokens, room=2 if phrase.open else 1
@@ -206,58 +206,6 @@ class Terminology:
         return set()
 
 
-class UnspeltError(DecodingError):
-    """A phrase, of this index among those given, that no output can have."""
-
-    def __init__(self, number: int, reason: str) -> None:
-        super().__init__(reason)
-        self.number = number
-
-
-def required(
-    own: Sequence[str],
-    terminology: Terminology | None,
-    source: str,
-    vocabulary: Vocabulary,
-    *,
-    suppressed: Sequence[int],
-) -> list[Phrase]:
-    """The phrases of a source's translation, `own` and those of its terms, without repetitions.
-    Raises DecodingError for phrases that can't be spelled or are suppressed."""
-    phrases = dict.fromkeys(spell_phrases(own, vocabulary, False, suppressed))
-    if terminology is not None:
-        spelled = terminology.spelled(vocabulary, suppressed=suppressed)
-        phrases |= dict.fromkeys(spelled[words] for words in terminology.found(source))
-    return list(phrases)
-
-
-def spell_phrases(
-    texts: Sequence[str], vocabulary: Vocabulary, soft: bool, suppressed: Sequence[int]
-) -> list[Phrase]:
-    """The phrase of each text, in its canonically equivalent form of the fewest unknown tokens,
-    then of the fewest tokens: text as the vocabulary knows it. Raises UnspeltError."""
-    forms = [_normal_forms(text) for text in texts]
-    encoded = iter(encode(vocabulary, [form for group in forms for form in group]))
-    phrases = []
-    for number, (text, group) in enumerate(zip(texts, forms, strict=True)):
-        spellings = [(form, next(encoded)) for form in group]
-        form, tokens = min(spellings, key=lambda each: (each[1].count(UNK), len(each[1])))
-        if not tokens:
-            raise UnspeltError(number, f"the constraint {text!r} is blank")
-        if UNK in tokens:
-            raise UnspeltError(
-                number, f"the target vocabulary cannot spell the constraint {text!r}"
-            )
-        phrase = _phrase(form, tokens, vocabulary, soft=soft)
-        if bad := sorted({*phrase.tokens} & {*suppressed}):
-            piece = vocabulary.pieces(bad[:1])[0]
-            raise UnspeltError(
-                number, f"the suppressed piece {piece!r} is part of the constraint {text!r}"
-            )
-        phrases.append(phrase)
-    return phrases
-
-
 def _words(text: str) -> Words:
     """The words of a text, folded: canonically equivalent texts have the same (Unicode, D145)."""
     if not text.isascii():
@@ -270,13 +218,6 @@ def _words(text: str) -> Words:
     return tuple(_WORDS.findall(folded))
 
 
-def _normal_forms(text: str) -> list[str]:
-    """The text as it is, composed and decomposed, each once."""
-    if text.isascii():
-        return [text]
-    return list(dict.fromkeys([text, *(unicodedata.normalize(f, text) for f in ("NFC", "NFD"))]))
-
-
 def _add(terms: dict[Words, str], source: str, target: str) -> Words:
     """Adds a term; returns its words."""
     words = _words(source)
@@ -285,31 +226,3 @@ def _add(terms: dict[Words, str], source: str, target: str) -> Words:
     if terms.setdefault(words, target) != target:
         raise DecodingError(f"the term {source!r} already has the translation {terms[words]!r}")
     return words
-
-
-def _phrase(text: str, tokens: list[int], vocabulary: Vocabulary, *, soft: bool) -> Phrase:
-    """The tokens of a text after a blank, if its script writes blanks. `soft` leaves out the last
-    token if it may be an ending: short, and less than half its word."""
-    first = vocabulary.pieces(tokens[:1])[0]
-    if soft:
-        pieces = vocabulary.pieces(tokens)
-        word = "".join(pieces).rpartition(BLANK)[2]
-        if len(pieces[-1]) <= LONGEST_ENDING and 2 * len(pieces[-1]) < len(word):
-            tokens = tokens[:-1]
-    if not LETTER.match(text.strip()):
-        tokens = _without_blank(tokens, first, vocabulary)
-    return Phrase(tuple(tokens), soft)
-
-
-def _without_blank(tokens: list[int], first: str, vocabulary: Vocabulary) -> list[int]:
-    """For a script without blanks between words."""
-    if first == BLANK:
-        # Bytes could belong to the word before them.
-        in_bytes = vocabulary.pieces(tokens[1:2]) and vocabulary.pieces(tokens[1:2])[0][:3] == "<0x"
-        return tokens if in_bytes else tokens[1:] or tokens
-    return [_ids(vocabulary).get(first.removeprefix(BLANK), tokens[0]), *tokens[1:]]
-
-
-@functools.lru_cache(maxsize=4)
-def _ids(vocabulary: Vocabulary) -> dict[str, int]:
-    return {piece: number for number, piece in enumerate(vocabulary.pieces())}

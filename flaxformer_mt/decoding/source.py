@@ -3,8 +3,8 @@
 import dataclasses
 from collections.abc import Sequence
 
-from flaxformer_mt.decoding.masks.automata import Forbidden
-from flaxformer_mt.decoding.masks.superstrings import Phrase
+from flaxformer_mt.decoding.constraints.forbidden import Forbidden
+from flaxformer_mt.decoding.constraints.phrases import Phrase
 
 
 @dataclasses.dataclass(frozen=True)

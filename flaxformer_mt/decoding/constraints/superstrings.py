@@ -1,21 +1,14 @@
 """How few tokens have all of some phrases, where phrases may overlap: on the host, once a batch."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Int
 
+from flaxformer_mt.decoding.constraints.phrases import Phrase
+
 MOST_TOGETHER = 8  # phrases of a row whose overlaps are counted exactly; others count in full
 NEVER = 1 << 20  # tokens: more than any output has
-
-
-@dataclasses.dataclass(frozen=True)
-class Phrase:
-    """Tokens that an output must have one after another."""
-
-    tokens: tuple[int, ...]
-    open: bool  # the last word may go on after them
 
 
 def still_needed(
@@ -29,7 +22,7 @@ def still_needed(
         for phrase in ordered
         if not _has(said, phrase, continues) and not (phrase.open and _ends_with(said, phrase))
     ]
-    # As in `to_come`: the word that ends the prefix ends there, or goes on.
+    # As in `Required.to_come`: the word that ends the prefix ends there, or goes on.
     whole_words = {
         phrase: _begun(said, phrase, continues) for phrase in unmet if not _ends_with(said, phrase)
     }
@@ -42,7 +35,7 @@ def still_needed(
 def _needed(
     ordered: Sequence[Phrase], begun: Mapping[Phrase, int], continues: Bool[np.ndarray, " vocab"]
 ) -> int:
-    """The tokens to come of all phrases in `begun`, as `phrases._shortest_rest` counts them.
+    """The tokens to come of all phrases in `begun`, as `banks._shortest_rest` counts them.
 
     `begun` gives how many of each one's first tokens are there; `ordered` are these phrases and
     those that are met.

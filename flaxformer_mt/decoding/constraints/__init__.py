@@ -1,0 +1,1 @@
+"""What outputs must and must not have: from the texts of callers to tokens and automata."""
