@@ -57,17 +57,20 @@ class Sieve:
         sifted = sift(chunk, self._filter, self._scripts)
         if self._filter.duplicates:
             new = self._seen.add(filters.hashes(zip(*sides(chunk, sifted), strict=True)))
-            sifted.drop(sifted.kept()[~new], filters.DUPLICATE, "the same pair came before")
+            detail = "the same pair came before"
+            sifted = sifted.without(sifted.kept()[~new], filters.DUPLICATE, detail)
         if threshold := self._filter.near_duplicates:
             pairs = zip(*sides(chunk, sifted), strict=True)
             new = self._seen_near.add(filters.band_hashes(pairs, threshold))
-            sifted.drop(sifted.kept()[~new], filters.NEAR_DUPLICATE, "a similar pair came before")
+            detail = "a similar pair came before"
+            sifted = sifted.without(sifted.kept()[~new], filters.NEAR_DUPLICATE, detail)
 
         most_words = self._filter.max_length - 1  # the end mark is a token too
         pairs = zip(*sides(chunk, sifted), strict=True)
         too_long = [max(_words(src), _words(tgt)) > most_words for src, tgt in pairs]
         detail = f"more than {most_words} words"
-        sifted.drop(sifted.kept()[np.array(too_long, bool)], filters.TOO_LONG, detail)
+        too_long_places = sifted.kept()[np.array(too_long, bool)]
+        sifted = sifted.without(too_long_places, filters.TOO_LONG, detail)
         self.drops.merge(sifted.drops)
         return sifted.mask
 
