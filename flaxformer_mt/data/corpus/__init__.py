@@ -9,8 +9,11 @@ from flaxformer_mt.data.corpus.pairs import (
     CorpusError as CorpusError,
     Defect as Defect,
     Drops as Drops,
+    NoText as NoText,
     Pair as Pair,
     PairSource as PairSource,
+    Record as Record,
+    checked as checked,
 )
 from flaxformer_mt.data.corpus.source import (
     open_source as open_source,

@@ -15,7 +15,10 @@ from flaxformer_mt.data.corpus import (
     Defect,
     Drops,
     LinePlace,
+    NoText,
     PairSource,
+    Record,
+    checked,
 )
 from flaxformer_mt.data.corpus.text_files import require_stamp
 from flaxformer_mt.data.prepare import filters
@@ -32,7 +35,7 @@ class Chunk(NamedTuple):
     split: str
     source: PairSource
     first_line: int
-    records: Sequence[tuple[bytes, ...]]
+    records: Sequence[Record]
 
 
 class Range(NamedTuple):
@@ -44,7 +47,7 @@ class Range(NamedTuple):
     stop: int | None = None
     places: Mapping[str, LinePlace] = {}
 
-    def records(self) -> Iterator[tuple[bytes, ...]]:
+    def records(self) -> Iterator[Record]:
         if self.places and self.stop is not None:
             from_first = self.source.starting_at(self.places).records()
             return itertools.islice(from_first, self.stop - self.first)
@@ -179,8 +182,8 @@ def sift(chunk: Chunk, config: FilterConfig, scripts: tuple[str, str]) -> Sifted
     size = record_bytes(records)
     sifted = Sifted(len(records), size, chunk.first_line, source.label, mask, Drops())
     defects: dict[tuple[str, str], dict[int, str]] = {}
-    for place, columns in enumerate(records):
-        defect = source.check(columns)
+    for place, record in enumerate(records):
+        defect = source.check(record)
         if defect is not None:
             defects.setdefault((defect.reason, defect.file), {})[place] = defect.detail
     for (reason, file), details in defects.items():
@@ -290,7 +293,8 @@ def _filter_unknown_words(
     """Drops targets of `places` with unknown labels: the vocabulary can't write their trees."""
 
     def detail(place: int) -> str:
-        words = chunk.records[place][1].decode("utf-8").split(" ")
+        _, tgt = checked(chunk.records[place])
+        words = tgt.decode("utf-8").split(" ")
         word = next(word for word in words if UNK in vocabulary.encode([word])[0])
         return f"{word!r}; you can add it to data.vocabulary.tgt_words"
 
@@ -316,7 +320,8 @@ def _filter_leaves(
     ]
 
     def detail(place: int) -> str:
-        words = chunk.records[place][1].decode("utf-8").split(" ")
+        _, tgt = checked(chunk.records[place])
+        words = tgt.decode("utf-8").split(" ")
         unknown = (word for word in words if word.startswith(signs) and word not in pieces)
         label = next(unknown, "")
         if label:
@@ -347,7 +352,7 @@ def _unknown_texts(
     file = chunk.source.file_of(side)
     unknown_texts = list[UnknownText]()
     for place in sifted.kept()[rows].tolist():
-        src, tgt = chunk.records[place]
+        src, tgt = checked(chunk.records[place])
         sentence = chunk.source.tagged(src) if side == "src" else tgt
         sentence_ids, spans = vocabulary.encode_with_spans(sentence.decode())
         begin, end = spans[sentence_ids.index(UNK)]
@@ -356,13 +361,21 @@ def _unknown_texts(
     return unknown_texts
 
 
-def record_bytes(records: Sequence[tuple[bytes, ...]]) -> int:
-    return sum(len(column) + 1 for columns in records for column in columns)
+def record_bytes(records: Sequence[Record]) -> int:
+    """The size of the lines, about; instead of a missing text its reason counts."""
+    size = 0
+    for record in records:
+        if isinstance(record, NoText):
+            size += len(record.reason.encode()) + len(record.detail.encode()) + 2
+        else:
+            src, tgt = record
+            size += len(src) + len(tgt) + 2
+    return size
 
 
 def sides(chunk: Chunk, sifted: Sifted) -> tuple[list[bytes], list[bytes]]:
     """The kept sources, without the tag, and targets."""
-    pairs = [chunk.records[place] for place in sifted.kept()]
+    pairs = [checked(chunk.records[place]) for place in sifted.kept()]
     return [src for src, _ in pairs], [tgt for _, tgt in pairs]
 
 

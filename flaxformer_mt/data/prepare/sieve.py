@@ -7,12 +7,13 @@ import numpy as np
 from jaxtyping import Bool
 
 from flaxformer_mt.config.schema import DataConfig, VocabularyConfig
-from flaxformer_mt.data.corpus import Drops, PairSource
+from flaxformer_mt.data.corpus import Drops, PairSource, Record, checked
 from flaxformer_mt.data.prepare import filters
 from flaxformer_mt.data.prepare.encode import CHUNK, Chunk, Range, sides, sift
 from flaxformer_mt.data.vocabulary import Vocabularies
 
-Record = tuple[PairSource, tuple[bytes, ...]]
+Drawn = tuple[PairSource, Record]  # from one of the corpora
+Kept = tuple[PairSource, tuple[bytes, bytes]]  # one that the filters keep
 # Pairs that filters drop by their tokens matter from this share of the text on.
 _MATTERS = 0.01
 
@@ -30,7 +31,7 @@ class Sieve:
         self._seen_near = filters.SeenNear()
         self.drops = Drops()
 
-    def kept(self, drawn: Sequence[Record]) -> list[Record]:
+    def kept(self, drawn: Sequence[Drawn]) -> list[Kept]:
         """The records that are left, in the same order; the first of duplicates by corpora."""
         mask = np.zeros(len(drawn), bool)
         places_by_source: dict[int, list[int]] = {}
@@ -43,14 +44,14 @@ class Sieve:
                 records = [drawn[place][1] for place in places]
                 # Lines have lost their numbers: these say only how many were dropped.
                 mask[places] = self._mask(Chunk("train", source, 0, records))
-        return [record for record, is_kept in zip(drawn, mask, strict=True) if is_kept]
+        return [(source, checked(record)) for source, record in itertools.compress(drawn, mask)]
 
-    def kept_of(self, sources: Iterable[PairSource]) -> Iterator[Record]:
+    def kept_of(self, sources: Iterable[PairSource]) -> Iterator[Kept]:
         """All records of corpora that are left, streaming. Raises CorpusError."""
         for source in sources:
             for chunk in Range("train", source).chunks():
                 for record in itertools.compress(chunk.records, self._mask(chunk)):
-                    yield source, record
+                    yield source, checked(record)
 
     def _mask(self, chunk: Chunk) -> Bool[np.ndarray, " records"]:
         """Which of the chunk's records are left."""
@@ -80,11 +81,11 @@ def _words(text: bytes) -> int:
 
 
 def without_uneven(
-    pools: list[list[Record]],
+    pools: list[list[Kept]],
     vocabularies: Vocabularies,
     config: DataConfig,
-    train: Callable[[list[list[Record]]], Vocabularies],
-) -> tuple[list[list[Record]], Vocabularies]:
+    train: Callable[[list[list[Kept]]], Vocabularies],
+) -> tuple[list[list[Kept]], Vocabularies]:
     """The pools without pairs that filters drop by their tokens, and the vocabulary of these pools.
 
     Only a vocabulary tells which these are, so it was learned from them. `train` learns it again if
@@ -107,7 +108,7 @@ def without_uneven(
 
 
 def _fits(
-    pool: Sequence[Record], vocabularies: Vocabularies, config: DataConfig
+    pool: Sequence[Kept], vocabularies: Vocabularies, config: DataConfig
 ) -> Bool[np.ndarray, " records"]:
     """Which pairs the filters by tokens keep, but for a tag's tokens.
 
@@ -126,19 +127,19 @@ def _fits(
     return np.concatenate(masks)
 
 
-def _characters(pools: Iterable[Iterable[Record]]) -> set[str]:
+def _characters(pools: Iterable[Iterable[Kept]]) -> set[str]:
     characters = set[str]()
     for _, (src, tgt) in itertools.chain.from_iterable(pools):
         characters.update(src.decode(), tgt.decode())
     return characters
 
 
-def _size(pools: Iterable[Iterable[Record]]) -> int:
+def _size(pools: Iterable[Iterable[Kept]]) -> int:
     pairs = itertools.chain.from_iterable(pools)
     return sum(len(src) + len(tgt) for _, (src, tgt) in pairs)
 
 
-def mix(pools: Sequence[Sequence[Record]], shares: Sequence[float], size: int) -> list[Record]:
+def mix(pools: Sequence[Sequence[Kept]], shares: Sequence[float], size: int) -> list[Kept]:
     """Records of the pools by their shares, at most about `size`; one that lacks some repeats.
 
     None is cut that would fit, since its rare characters would be lost.
@@ -148,7 +149,7 @@ def mix(pools: Sequence[Sequence[Record]], shares: Sequence[float], size: int) -
     # With so many, no pool's record is left out.
     complete = max(len(pool) / share for pool, share in zip(pools, shares, strict=True))
     total = min(size, complete)
-    mixed = list[Record]()
+    mixed = list[Kept]()
     for pool, share in zip(pools, shares, strict=True):
         number = max(1, round(share * total))
         mixed += itertools.islice(itertools.cycle(pool), number)

@@ -24,6 +24,7 @@ from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data.corpus import (
     LinePlace,
     PairSource,
+    Record,
     open_split,
     paths,
     require_equal,
@@ -111,7 +112,7 @@ class Spread:
         require_equal(source.files.values(), counts)
         return counts[0]
 
-    def records(self, source: PairSource, numbers: Sequence[int]) -> Iterator[tuple[bytes, ...]]:
+    def records(self, source: PairSource, numbers: Sequence[int]) -> Iterator[Record]:
         """These records of a seekable corpus, whose numbers are in order."""
         spans = itertools.groupby(numbers, lambda number: number // SPAN)
         tasks = (
@@ -197,7 +198,7 @@ def _digest(path: Any, stamp: tuple[int, int]) -> str:
     return sha256_of(path)
 
 
-def _picked(part: Range, numbers: Sequence[int]) -> list[tuple[bytes, ...]]:
+def _picked(part: Range, numbers: Sequence[int]) -> list[Record]:
     """The records with these numbers, which lie in the part."""
     picked = {number - part.first for number in numbers}
     return [record for number, record in enumerate(part.records()) if number in picked]
