@@ -195,7 +195,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._lingering.drop(data)
             return
         self._unset_keepalive_if_required()
-        # `data` may hold several requests. The limit is for each, from the step after its beginning.
+        # `data` may hold several requests. The limit is for each, after the step of its beginning.
         for start in range(0, len(data), _STEP_BYTES):
             if self._refused:
                 return
