@@ -27,6 +27,7 @@ from flaxformer_mt.config.presets import (
     wmt14_variant as wmt14_variant,
 )
 from flaxformer_mt.config.schema import (
+    WEIGHT_FIELDS as WEIGHT_FIELDS,
     CorpusConfig as CorpusConfig,
     DataConfig as DataConfig,
     DecodingConfig as DecodingConfig,
