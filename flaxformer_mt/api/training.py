@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from flaxformer_mt.api import config_of, say
-from flaxformer_mt.api.preparation import (
+from flaxformer_mt.api.prepared_text import (
     PreparedText,
     begin_folder,
     open_data,

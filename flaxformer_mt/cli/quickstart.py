@@ -9,7 +9,7 @@ import flaxformer_mt as fm
 from flaxformer_mt.api import say
 from flaxformer_mt.cli import average, evaluate, train
 from flaxformer_mt.cli.arguments import flags, make_parser
-from flaxformer_mt.config import DataConfig, load_config
+from flaxformer_mt.config import DataConfig, read_config
 from flaxformer_mt.config.kinds import GrammarText
 from flaxformer_mt.errors import UserError, program
 from flaxformer_mt.grammar.text import Split, pairs
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, _WHAT, workdir="runs/quickstart")
     options = parser.parse_args(arguments)
     if options.write_text is not None:
-        write_text(Path(options.write_text), load_config("quickstart", options.overrides).data)
+        write_text(Path(options.write_text), read_config("quickstart", options.overrides).data)
         return 0
     status = train.train_run(options.workdir, "quickstart", options.overrides, options.command)
     if status:

@@ -82,7 +82,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 
 def _run(options: Namespace, experiments: Sequence[Experiment]) -> int:
-    from flaxformer_mt.cli.main import explained  # which imports the commands
+    from flaxformer_mt.cli.main import user_message  # which imports the commands
     from flaxformer_mt.reproduction.run_rows import Ending, RowRunner
 
     def trained(run: RunDirectory, changes: Sequence[str]) -> Ending:
@@ -93,7 +93,7 @@ def _run(options: Namespace, experiments: Sequence[Experiment]) -> int:
         workdir=Path(options.workdir),
         results=options.results,
         train=trained,
-        explain=lambda error: explained(error, "reproduce"),
+        explain=lambda error: user_message(error, "reproduce"),
         say=say,
         command=options.command,
     )

@@ -19,7 +19,7 @@ from flaxformer_mt.config.freeze import (
     to_dict as to_dict,
     to_text as to_text,
 )
-from flaxformer_mt.config.load import load_config as load_config
+from flaxformer_mt.config.load import read_config as read_config
 from flaxformer_mt.config.presets import (
     paper_big as paper_big,
     paper_wmt14 as paper_wmt14,

@@ -13,9 +13,9 @@ from flaxformer_mt.data.corpus.pairs import (
     INVALID_UTF8,
     MALFORMED_JSON,
     NO_TEXT,
+    CorpusRecord,
     NoText,
     PairSource,
-    Record,
     both,
 )
 from flaxformer_mt.data.corpus.shards import read_array_record
@@ -45,7 +45,7 @@ def open_shards(settings: ArrayRecords, folder: str, key: str) -> PairSource:
     )
 
 
-def texts_at(record: bytes, src: str, tgt: str) -> Record:
+def texts_at(record: bytes, src: str, tgt: str) -> CorpusRecord:
     """The texts of a JSON record under two keys."""
     content = parsed(record)
     return both(trimmed(text_at(content, src)), trimmed(text_at(content, tgt)))

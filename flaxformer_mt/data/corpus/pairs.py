@@ -46,10 +46,10 @@ class NoText:
     detail: str
 
 
-Record = tuple[bytes, bytes] | NoText  # the source and the target, not yet checked
+CorpusRecord = tuple[bytes, bytes] | NoText  # the source and the target, not yet checked
 
 
-def both(src: bytes | NoText, tgt: bytes | NoText) -> Record:
+def both(src: bytes | NoText, tgt: bytes | NoText) -> CorpusRecord:
     """The record of the two sides."""
     if isinstance(src, NoText):
         return src
@@ -58,7 +58,7 @@ def both(src: bytes | NoText, tgt: bytes | NoText) -> Record:
     return src, tgt
 
 
-def checked(record: Record) -> tuple[bytes, bytes]:
+def checked(record: CorpusRecord) -> tuple[bytes, bytes]:
     """A record in which `PairSource.check` has found no defect."""
     assert not isinstance(record, NoText)
     return record
@@ -128,10 +128,10 @@ class PairSource:
 
     files: Mapping[str, AnyPath]  # the files to read, by setting name
     label: str  # the corpus in messages, such as its first file or a pattern
-    parts: tuple[functools.partial[Iterator[Any]], ...]  # called in order
-    texts: Callable[[Any], Record]  # of what a part gives
+    readers: tuple[functools.partial[Iterator[Any]], ...]  # called in order
+    texts: Callable[[Any], CorpusRecord]  # of what a reader gives
     where: str = " of the {side} text"  # in a record, for messages; empty if each side has a file
-    is_seekable: bool = False  # its one part can begin at a `LinePlace` of each file
+    is_seekable: bool = False  # its one reader can begin at a `LinePlace` of each file
     is_bare_text: bool = False  # the files hold the texts and nothing else
     size: int | None = None  # how many records there are, if this is known without reading
     tag: str = ""
@@ -144,23 +144,23 @@ class PairSource:
 
     def starting_at(self, places: Mapping[str, LinePlace]) -> PairSource:
         """A seekable corpus from these places of its files on."""
-        (read,) = self.parts
-        part = functools.partial(read, *(places[name] for name in self.files))
-        return dataclasses.replace(self, parts=(part,))
+        (read,) = self.readers
+        read_from = functools.partial(read, *(places[name] for name in self.files))
+        return dataclasses.replace(self, readers=(read_from,))
 
     def file_of(self, side: Literal["src", "tgt"]) -> str:
         """The file that holds a side, for messages; the corpus's label if one holds both."""
         return self.label if self.where else str(self.files[side])
 
-    def records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[CorpusRecord]:
         """The records without the tag, streaming.
 
-        Record n, from 1, counts through all parts and is "line" n. Raises CorpusError.
+        Record n, from 1, counts through all readers and is "line" n. Raises CorpusError.
         """
-        for part in self.parts:
-            yield from map(self.texts, part())
+        for read in self.readers:
+            yield from map(self.texts, read())
 
-    def check(self, record: Record, line: int = 0) -> Defect | None:
+    def check(self, record: CorpusRecord, line: int = 0) -> Defect | None:
         """None if the record of a line is a source and a target sentence in UTF-8.
 
         A pair on the other side of `held_out` has a defect, so that lines keep their numbers.

@@ -15,9 +15,9 @@ from flaxformer_mt.data.corpus.json_records import first_name, parsed, text_at, 
 from flaxformer_mt.data.corpus.pairs import (
     NO_TEXT,
     CorpusError,
+    CorpusRecord,
     NoText,
     PairSource,
-    Record,
     both,
 )
 from flaxformer_mt.files import hub
@@ -38,8 +38,8 @@ def open_files(settings: ParquetFiles, folder: str, key: str, *, download: bool)
         matches = paths.require_matches(settings.path, folder, f"{key}.path")
     files = {f"path[{number}]": path for number, path in enumerate(matches)}
     keys = settings.src, settings.tgt
-    parts = tuple(functools.partial(_rows, path, keys) for path in matches)
-    return PairSource(files, settings.path, parts, _record)
+    readers = tuple(functools.partial(_rows, path, keys) for path in matches)
+    return PairSource(files, settings.path, readers, _record)
 
 
 def _hub_files(address: str, key: str, *, download: bool) -> tuple[AnyPath, ...]:
@@ -60,7 +60,7 @@ def _hub_files(address: str, key: str, *, download: bool) -> tuple[AnyPath, ...]
     return files
 
 
-def _record(sides: tuple[bytes | NoText, bytes | NoText]) -> Record:
+def _record(sides: tuple[bytes | NoText, bytes | NoText]) -> CorpusRecord:
     src, tgt = sides
     return both(trimmed(src), trimmed(tgt))
 

@@ -26,9 +26,9 @@ from flaxformer_mt.data.corpus.json_records import trimmed
 from flaxformer_mt.data.corpus.pairs import (
     NO_TEXT,
     CorpusError,
+    CorpusRecord,
     NoText,
     PairSource,
-    Record,
     both,
 )
 from flaxformer_mt.files.reading import AnyPath
@@ -91,7 +91,7 @@ def _examples(file_format: str, path: AnyPath, skip: int, take: int) -> Iterator
             ) from error
 
 
-def _texts(src: str, tgt: str, features: Any) -> Record:
+def _texts(src: str, tgt: str, features: Any) -> CorpusRecord:
     src_texts, tgt_texts = features[src].bytes_list.value, features[tgt].bytes_list.value
     if not len(src_texts) == len(tgt_texts) == 1:
         return NoText(NO_TEXT, f"not one text each for {src!r}, {tgt!r}")

@@ -12,12 +12,12 @@ from flaxformer_mt.config.schema import DataConfig, FilterConfig
 from flaxformer_mt.data.corpus import (
     EMPTY_SIDE,
     EXAMPLES,
+    CorpusRecord,
     Defect,
     Drops,
     LinePlace,
     NoText,
     PairSource,
-    Record,
     checked,
 )
 from flaxformer_mt.data.corpus.text_files import require_stamp
@@ -35,7 +35,7 @@ class Chunk(NamedTuple):
     split: str
     source: PairSource
     first_line: int
-    records: Sequence[Record]
+    records: Sequence[CorpusRecord]
 
 
 class Range(NamedTuple):
@@ -47,7 +47,7 @@ class Range(NamedTuple):
     stop: int | None = None
     places: Mapping[str, LinePlace] = {}
 
-    def records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[CorpusRecord]:
         if self.places and self.stop is not None:
             from_first = self.source.starting_at(self.places).records()
             return itertools.islice(from_first, self.stop - self.first)
@@ -109,7 +109,7 @@ class Sifted:
 
 
 @dataclasses.dataclass(frozen=True)
-class Tokens:
+class KeptTokens:
     """The tokens of a chunk's kept pairs, and what tells whether such a pair came before."""
 
     src: Int32[np.ndarray, " src_tokens"]  # kept sources end to end, EOS after each
@@ -119,11 +119,11 @@ class Tokens:
     hashes: UInt64[np.ndarray, " kept"]  # of the pairs' texts; empty unless duplicates are sought
     bands: UInt64[np.ndarray, " kept bands"]  # of their MinHashes; empty unless near ones are
 
-    def only(self, which: Bool[np.ndarray, " kept"]) -> "Tokens":
+    def only(self, which: Bool[np.ndarray, " kept"]) -> "KeptTokens":
         """The tokens of these pairs."""
         if which.all():
             return self
-        return Tokens(
+        return KeptTokens(
             self.src[np.repeat(which, self.src_lengths)],
             self.src_lengths[which],
             self.tgt[np.repeat(which, self.tgt_lengths)],
@@ -138,7 +138,7 @@ class Encoded:
     """A chunk after encoding: the tokens of the records that are kept, and why others are not."""
 
     sifted: Sifted
-    tokens: Tokens  # of the records that `sifted` keeps
+    tokens: KeptTokens  # of the records that `sifted` keeps
     text: tuple[bytes, bytes]  # validation: each side's sentences, one a line; others: nothing
     unknowns: Sequence[UnknownText]  # examples
 
@@ -160,8 +160,8 @@ class EncodingSettings:
 def encode_part(part: Chunk | Range, settings: EncodingSettings) -> list[Encoded]:
     """Encodes a part of a corpus; a `Range` is read first, by any machine that has its files.
 
-    Consecutive parts give the same as all of them at once. Duplicates are left to the caller, by
-    `Tokens.hashes` and `Tokens.bands`, since they may be in several parts. Raises CorpusError.
+    Consecutive parts give the same as all of them at once. Duplicates may be in several parts, so
+    the caller finds them by the hashes of `KeptTokens`. Raises CorpusError.
     """
     chunks = part.chunks() if isinstance(part, Range) else [part]
     encoded = [encode_chunk(chunk, settings) for chunk in chunks]
@@ -202,17 +202,19 @@ def encode_chunk(chunk: Chunk, settings: EncodingSettings) -> Encoded:
     config, vocabularies = settings.data.filter, settings.vocabularies
     sifted = sift(chunk, config, settings.scripts)
     src, tgt = sides(chunk, sifted)
-    hashed = [*zip(src, tgt, strict=True)] if chunk.split == "train" else []
-    hashes = filters.hashes(hashed if config.duplicates else ())
-    near_duplicates = config.near_duplicates if chunk.split == "train" else 0.0
-    bands = filters.band_hashes(hashed, near_duplicates)
+    if chunk.split == "train":
+        hashes = filters.hashes(zip(src, tgt, strict=True) if config.duplicates else ())
+        bands = filters.band_hashes(zip(src, tgt, strict=True), config.near_duplicates)
+    else:
+        hashes, bands = filters.hashes(()), filters.band_hashes((), 0.0)
 
     # From here on with the tag, which the filters above must not take for text.
     src = [*map(chunk.source.tagged, src)]
     text = (b"", b"") if chunk.split == "train" else (_lines(src), _lines(tgt))
     src_tokens = vocabularies.src.encode_flat(src)
     tgt_tokens = vocabularies.tgt.encode_flat(tgt)
-    tokens = Tokens(*src_tokens, *tgt_tokens, hashes, bands)
+    tokens = KeptTokens(*src_tokens, *tgt_tokens, hashes, bands)
+
     fitting = _filter_tokens(chunk, sifted, tokens, settings)
     tokens = tokens.only(fitting.mask[sifted.kept()])
     unknowns = [
@@ -246,7 +248,7 @@ def _filter_text(
 
 
 def _filter_tokens(
-    chunk: Chunk, sifted: Sifted, tokens: Tokens, settings: EncodingSettings
+    chunk: Chunk, sifted: Sifted, tokens: KeptTokens, settings: EncodingSettings
 ) -> Sifted:
     """Drops pairs by their tokens. `tokens` are those of all pairs that `sifted` keeps."""
     places = sifted.kept()
@@ -264,7 +266,7 @@ def _filter_lengths(
     chunk: Chunk,
     sifted: Sifted,
     places: Places,
-    tokens: Tokens,
+    tokens: KeptTokens,
     settings: EncodingSettings,
     tag: int,
 ) -> Sifted:
@@ -288,7 +290,7 @@ def _filter_lengths(
 
 
 def _filter_unknown_words(
-    chunk: Chunk, sifted: Sifted, places: Places, tokens: Tokens, vocabulary: Vocabulary
+    chunk: Chunk, sifted: Sifted, places: Places, tokens: KeptTokens, vocabulary: Vocabulary
 ) -> Sifted:
     """Drops targets of `places` with unknown labels: the vocabulary can't write their trees."""
 
@@ -304,7 +306,12 @@ def _filter_unknown_words(
 
 
 def _filter_leaves(
-    chunk: Chunk, sifted: Sifted, places: Places, tokens: Tokens, vocabulary: Vocabulary, tag: int
+    chunk: Chunk,
+    sifted: Sifted,
+    places: Places,
+    tokens: KeptTokens,
+    vocabulary: Vocabulary,
+    tag: int,
 ) -> Sifted:
     """Drops the trees of `places` whose leaves are not, token by token, their sources' words."""
     signs = ("(", ")")
@@ -332,12 +339,12 @@ def _filter_leaves(
 
 
 def _tag_length(tag: str, vocabulary: Vocabulary) -> int:
-    """Tokens that a tag puts before a source, among them a blank."""
+    """KeptTokens that a tag puts before a source, among them a blank."""
     return len(vocabulary.encode([tag])[0]) if tag else 0
 
 
 def _unknown_texts(
-    chunk: Chunk, sifted: Sifted, tokens: Tokens, side: Side, vocabulary: Vocabulary
+    chunk: Chunk, sifted: Sifted, tokens: KeptTokens, side: Side, vocabulary: Vocabulary
 ) -> list[UnknownText]:
     """The first text of each kept sentence that became an unknown token.
 
@@ -361,7 +368,7 @@ def _unknown_texts(
     return unknown_texts
 
 
-def record_bytes(records: Sequence[Record]) -> int:
+def record_bytes(records: Sequence[CorpusRecord]) -> int:
     """The size of the lines, about; instead of a missing text its reason counts."""
     size = 0
     for record in records:

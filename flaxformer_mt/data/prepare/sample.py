@@ -13,10 +13,10 @@ from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.corpus import (
     CorpusError,
+    CorpusRecord,
     Drops,
     NoText,
     PairSource,
-    Record,
     checked,
     open_split,
     paths,
@@ -280,7 +280,7 @@ def _text_bytes(path: AnyPath) -> int | None:
 
 def _records(
     sources: Sequence[PairSource], counts: Counter[int], meter: Meter, spread: Spread | None
-) -> Iterator[tuple[PairSource, Record | int]]:
+) -> Iterator[tuple[PairSource, CorpusRecord | int]]:
     """Records with their corpus, counted in `counts`; of seekable ones the numbers alone."""
     for source in sources:
         size = spread.size(source) if spread else None

@@ -7,12 +7,12 @@ import numpy as np
 from jaxtyping import Bool
 
 from flaxformer_mt.config.schema import DataConfig, VocabularyConfig
-from flaxformer_mt.data.corpus import Drops, PairSource, Record, checked
+from flaxformer_mt.data.corpus import CorpusRecord, Drops, PairSource, checked
 from flaxformer_mt.data.prepare import filters
 from flaxformer_mt.data.prepare.encode import CHUNK, Chunk, Range, sides, sift
 from flaxformer_mt.data.vocabulary import Vocabularies
 
-Drawn = tuple[PairSource, Record]  # from one of the corpora
+Drawn = tuple[PairSource, CorpusRecord]  # from one of the corpora
 Kept = tuple[PairSource, tuple[bytes, bytes]]  # one that the filters keep
 # Pairs that filters drop by their tokens matter from this share of the text on.
 _MATTERS = 0.01

@@ -16,7 +16,7 @@ import numpy as np
 
 from flaxformer_mt.data.corpus import Defect, Drops
 from flaxformer_mt.data.corpus.paths import reaching
-from flaxformer_mt.data.prepare.encode import Encoded, Range, Sifted, Tokens, UnknownText
+from flaxformer_mt.data.prepare.encode import Encoded, KeptTokens, Range, Sifted, UnknownText
 from flaxformer_mt.data.processes import mapped
 from flaxformer_mt.data.vocabulary import Vocabularies, Vocabulary
 from flaxformer_mt.files.atomic import write_whole
@@ -35,7 +35,7 @@ Trained = tuple[Vocabularies, int, list[int]]  # as `train_vocabulary` returns
 Work = Callable[[Iterable[Range]], Iterable[tuple[Range, list[Encoded]]]]
 
 
-class Parts:
+class FinishedParts:
     """A folder, here or in a bucket, of files that are named by a digest of all that decides them.
 
     Each begins with a digest of its name and contents, without which it isn't used.
@@ -146,7 +146,7 @@ def _from_arrays(arrays: Arrays) -> Iterator[Encoded]:
         read, size, first_line, label, (src, tgt), counts, examples, unknowns = fields
         mask = arrays[f"mask{number}"].astype(np.bool_)
         drops = Drops(counts, [Defect(*example) for example in examples])
-        tokens = Tokens(
+        tokens = KeptTokens(
             **{name: arrays[f"{name}{number}"].astype(kind) for name, kind in _TOKEN_KINDS.items()}
         )
         yield Encoded(
