@@ -10,7 +10,7 @@ from typing import Any
 
 from flaxformer_mt.api import say
 from flaxformer_mt.api.settings import sized_config
-from flaxformer_mt.cli.arguments import CONFIG, flags, make_parser, print_json
+from flaxformer_mt.cli.arguments import CONFIG, Flag, flags, make_parser, print_json
 from flaxformer_mt.config import CorpusConfig, ExperimentConfig, to_dict, to_text, uneven_heads
 from flaxformer_mt.config.digest_keys import may_change
 from flaxformer_mt.config.freeze import field_types, is_corpora
@@ -19,7 +19,7 @@ from flaxformer_mt.errors import nearest
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose, overridable=True)
-    flags(parser, CONFIG | {"--json": "print JSON"})
+    flags(parser, CONFIG | {"--json": Flag("print JSON")})
     parser.add_argument(
         "--explain",
         nargs="?",
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     if options.explain is not None:
         if options.overrides or options.config is not None:
             parser.error("--explain shows all settings and their defaults: leave out --config")
-        print("\n".join(_explained(options.explain.removesuffix("."), parser)))
+        print("\n".join(_explanations(options.explain.removesuffix("."), parser)))
         return 0
 
     if options.config is None:
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     return 0
 
 
-def _explained(group: str, parser: ArgumentParser) -> list[str]:
+def _explanations(group: str, parser: ArgumentParser) -> list[str]:
     """The lines of the settings under `group`, or of all; an error if there are none."""
     lines = {line.partition(" ")[0]: line for line in explanations(ExperimentConfig, "")}
     prefix = f"{group}." if group else ""
