@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 
 from benchmarks import RESULTS
-from flaxformer_mt.config import load_config
+from flaxformer_mt.config import read_config
 from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.batch import assemble
 from flaxformer_mt.data.order import Position
@@ -95,7 +95,7 @@ def prepare_europarl(folder: Path, workdir: Path) -> tuple[Store, float, int]:
         "data.vocabulary.size=32000",
         "data.vocabulary.sample=100000",
     ]
-    config = load_config("files:base", overrides)
+    config = read_config("files:base", overrides)
     first = workdir / "first"
     prepare(config.data, seed=1, directory=first)
     again = workdir / "again"
@@ -108,7 +108,7 @@ def prepare_europarl(folder: Path, workdir: Path) -> tuple[Store, float, int]:
 
 
 def prepare_multi30k(folder: Path, workdir: Path) -> Store:
-    config = load_config("multi30k:tiny", [f"data.folder={folder}"])
+    config = read_config("multi30k:tiny", [f"data.folder={folder}"])
     return prepare(config.data, seed=1, directory=workdir)
 
 

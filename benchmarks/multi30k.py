@@ -24,7 +24,7 @@ import flaxformer_mt as fm
 from benchmarks import RESULTS
 from benchmarks.arguments import positive
 from benchmarks.trained_run import evaluated, trained
-from flaxformer_mt.config import load_config
+from flaxformer_mt.config import read_config
 from flaxformer_mt.reproduction.measuring import measure_evaluated
 from flaxformer_mt.reproduction.result_file import Result, mixture, read_results, write_result
 
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     norm, alpha = options.penalty
     spec = f"multi30k:{options.variant}"
-    usual = load_config(spec)
+    usual = read_config(spec)
 
     name = f"multi30k_{options.variant}"
     command = (
@@ -127,7 +127,7 @@ def write_seeds(name: str, spec: str, folder: Path) -> None:
 def _results_by_seed(name: str, spec: str, folder: Path) -> dict[str, list[Result]]:
     """The results of a variant; of each seed the one that counts comes first."""
     names = re.compile(rf"{name}(?:_seed_(\d+))?(_float32|_bfloat16)?")
-    usual = str(load_config(spec).training.seed)
+    usual = str(read_config(spec).training.seed)
     # With the named dtype and seed, which are empty for the config's own, to sort by.
     runs: dict[str, list[tuple[str, str, Result]]] = {}
     for result in read_results(folder):

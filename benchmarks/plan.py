@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks import RESULTS
 from flaxformer_mt.data.pack import plan_packed
-from flaxformer_mt.data.plan import Shape, stream
+from flaxformer_mt.data.plan import Shape, plan_bits
 from flaxformer_mt.reproduction.result_file import (
     Result,
     read_result,
@@ -174,7 +174,7 @@ def packed_rate() -> float:
     src = 24 * np.exp(0.65 * random.standard_normal(1 << 18))
     tgt = 1.03 * src * np.exp(0.2 * random.standard_normal(len(src)))
     lengths = np.clip(np.rint([src, tgt]), 2, 256).astype(np.int64)
-    packed = plan_packed(lengths[0], lengths[1], Shape(128, 256, 256), stream(0, 0, 0))
+    packed = plan_packed(lengths[0], lengths[1], Shape(128, 256, 256), plan_bits(0, 0, 0))
     return float(lengths.sum() / packed.positions)
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks import RESULTS, plan
 from benchmarks.planned_steps import compiled_layers, key_of, step_digest
-from flaxformer_mt.config import ExperimentConfig, load_config
+from flaxformer_mt.config import ExperimentConfig, read_config
 from flaxformer_mt.reproduction.paper import ROWS, Row, row_of
 from flaxformer_mt.reproduction.result_file import Result, read_result, this_machine, write_result
 from flaxformer_mt.rundir.paths import write_json
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None, planner: Planner = plan.plan) -
     compiled: dict[str, Points] = {}
     for label in options.rows:
         row = row_of(label)
-        compiled[label] = points(row, load_config(row.spec), plans)
+        compiled[label] = points(row, read_config(row.spec), plans)
         print(f"{label}: {compiled[label]}", flush=True)
     record(compiled, plans.seconds, options.output)
     return 0
@@ -132,7 +132,7 @@ def _program(config: ExperimentConfig, layers: int) -> ExperimentConfig:
 
 def _programs(row: Row) -> set[str]:
     """The digests of the plans behind a row."""
-    config = load_config(row.spec)
+    config = read_config(row.spec)
     return {step_digest(_program(config, layers)) for layers in compiled_layers(config)}
 
 
@@ -145,7 +145,7 @@ def record(compiled: Mapping[str, Points], seconds: Mapping[str, float], path: P
     metrics: dict[str, float] = {}
     details: dict[str, str] = {}
     for row in ROWS:
-        key, digest = key_of(row), step_digest(load_config(row.spec))
+        key, digest = key_of(row), step_digest(read_config(row.spec))
         step_ms, gib = f"{key}_{PLACE}_step_ms", f"{key}_{PLACE}_gib"
         if row.label in compiled:
             point = compiled[row.label]

@@ -36,7 +36,7 @@ from flaxformer_mt.bulk.reading import open_lines
 from flaxformer_mt.bulk.sinks import FileSink
 from flaxformer_mt.bulk.stream import WINDOW, Made, Window, stream
 from flaxformer_mt.cluster import Workers, workers
-from flaxformer_mt.config import load_config
+from flaxformer_mt.config import read_config
 from flaxformer_mt.data.prepare import prepare
 from flaxformer_mt.progress import Meter
 from flaxformer_mt.reproduction.result_file import write_result
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     begin, folder = time.perf_counter(), options.workdir.absolute()
     folder.mkdir(parents=True)
     cut(options.europarl, folder, options.pairs, options.lines)
-    config = load_config("files:base", settings(folder))
+    config = read_config("files:base", settings(folder))
     targets = prepare(config.data, seed=1, directory=folder / "alone").train.sides["tgt"]
     tokens = float(targets.lengths(np.arange(len(targets))).mean())
     metrics: dict[str, float] = {"planned_step_ms": options.step_ms, "tokens_a_sentence": tokens}

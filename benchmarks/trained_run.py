@@ -13,7 +13,7 @@ from pathlib import Path
 import flaxformer_mt as fm
 from benchmarks import RESULTS
 from benchmarks.arguments import SETTINGS_HELP, parse_with_settings
-from flaxformer_mt.config import load_config
+from flaxformer_mt.config import read_config
 from flaxformer_mt.data.corpus import read_pairs
 from flaxformer_mt.errors import STOPPED
 from flaxformer_mt.reproduction.measuring import measure_evaluated
@@ -134,7 +134,7 @@ def _parse(
 
 def _check_readable(spec: str, tests: Sequence[str], data: str) -> None:
     """Reads the test corpora to their ends. Raises CorpusError."""
-    corpora = {corpus.name: corpus for corpus in load_config(spec).data.test}
+    corpora = {corpus.name: corpus for corpus in read_config(spec).data.test}
     for test in tests:
         for _ in read_pairs(corpora[test], data, key=f"data.test.{test}"):
             pass

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.training_contestants.contest import Job
-from flaxformer_mt.config import ExperimentConfig, load_config
+from flaxformer_mt.config import ExperimentConfig, read_config
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.data.pipeline import Batches
 from flaxformer_mt.data.plan import Shape
@@ -34,7 +34,7 @@ class Workload:
     steps: int
 
     def load(self, *, bfloat16: bool = False) -> ExperimentConfig:
-        return load_config(self.experiment, self.settings(bfloat16=bfloat16))
+        return read_config(self.experiment, self.settings(bfloat16=bfloat16))
 
     def settings(self, *, bfloat16: bool) -> tuple[str, ...]:
         """The overrides, and the type of products' operands, whatever the experiment has."""

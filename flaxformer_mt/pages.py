@@ -2,7 +2,7 @@
 
 Style and script are inside, and the content security policy allows only these, by digest, so that a
 sentence can't become code. Data is JSON in a block of its own, or a picture within the file.
-`page.css` beside this module is the style of the pages of attention and of curves.
+`theme.css` beside this module has the colours, also of the server's page.
 """
 
 import base64
@@ -63,6 +63,12 @@ def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) ->
         f"<caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         "</div>"
     )
+
+
+def figure_style(package: str, name: str) -> str:
+    """The style of a page with a figure: of all of them, then its own."""
+    shared = asset("flaxformer_mt", "theme.css") + asset("flaxformer_mt", "page.css")
+    return shared + asset(package, name)
 
 
 def asset(package: str, name: str) -> str:

@@ -21,7 +21,7 @@ from packaging.version import Version
 import flaxformer_mt.data
 from flaxformer_mt.cli.arguments import take_overrides
 from flaxformer_mt.cli.main import COMMANDS, module_of
-from flaxformer_mt.config import load_config
+from flaxformer_mt.config import read_config
 from tests.docs.markdown import blocks, commands, guides, pages
 
 ROOT = Path(__file__).parent.parent
@@ -293,7 +293,7 @@ def test_documented_commands_exist(command, capsys):
     if "--config" in words:
         spec = words[words.index("--config") + 1]
         if spec not in titles:
-            load_config(spec, overrides)
+            read_config(spec, overrides)
     module = importlib.import_module(f"flaxformer_mt.cli.{module_of(name)}")
     with pytest.raises(SystemExit) as stop:
         # Of a command with actions, the action explains its options.

@@ -7,10 +7,10 @@ so that a warm-up of a tenth with the same rates after it has sqrt(10) times the
 import dataclasses
 from collections.abc import Mapping
 
-from flaxformer_mt.config import load_config
+from flaxformer_mt.config import read_config
 
 BLEU = "sacrebleu_13a"  # by which all are compared
-_QUICKSTART = load_config("quickstart").training
+_QUICKSTART = read_config("quickstart").training
 STEPS = _QUICKSTART.steps
 PEAK, WARMUP = _QUICKSTART.schedule.peak, _QUICKSTART.schedule.warmup_steps
 

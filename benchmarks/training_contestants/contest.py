@@ -35,7 +35,7 @@ class Job:
 
     `precision` is that of matrix products' operands, "float32" or "bfloat16"; parameters, softmax
     and loss are float32. `compiled` asks for the package's compiler, where it has one. `experiment`
-    and `overrides` are the same settings for this project's own `load_config`.
+    and `overrides` are the same settings for this project's own `read_config`.
     """
 
     precision: str

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from benchmarks.training_contestants.contest import Job, read_batches, serve
-from flaxformer_mt.config import load_config
+from flaxformer_mt.config import read_config
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.parallel.compile_cache import keep_compiled
 from flaxformer_mt.parallel.process_settings import keep_freed_memory, share_one_heap
@@ -23,7 +23,7 @@ class OurTrainer:
     def __init__(self, job: Job) -> None:
         share_one_heap()
         keep_compiled(cache_folder() / "xla")
-        config = load_config(job.experiment, job.overrides)
+        config = read_config(job.experiment, job.overrides)
         self._program = build_program(
             config, src_vocab_size=job.vocabulary, tgt_vocab_size=job.vocabulary
         )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flaxformer_mt.api import say
-from flaxformer_mt.api.preparation import begin_folder, planner_of, prepared, vocabularies_of
+from flaxformer_mt.api.prepared_text import begin_folder, planner_of, prepared, vocabularies_of
 from flaxformer_mt.api.settings import continued, created
 from flaxformer_mt.cluster import Engine, EngineName, Ray, engine_of, workers
 from flaxformer_mt.config import ConfigError, ExperimentConfig, to_dict

@@ -59,12 +59,12 @@ def load_config(
     """
     run = RunDirectory(as_path(spec))
     if str(spec) not in built_in_names() and has_record(run):
-        return changed(run, config_of(run), overrides or {})
+        return with_overrides(run, config_of(run), overrides or {})
     return sized_config(os.fspath(spec), overrides or {})
 
 
 def sized_config(spec: str, overrides: Overrides) -> ExperimentConfig:
-    """As `config.load_config`, with sizes settled by the corpus. Raises CorpusError too."""
+    """As `config.read_config`, with sizes settled by the corpus. Raises CorpusError too."""
     return sized_for_text(Draft.of(spec, overrides))
 
 
@@ -165,7 +165,7 @@ def explained_sizes(spec: str, overrides: Overrides, note: Callable[[str], None]
         yield as_line(size._replace(value=values[size.key], reason=reason))
 
 
-def changed(
+def with_overrides(
     run: RunDirectory, recorded: ExperimentConfig, overrides: Overrides
 ) -> ExperimentConfig:
     """A run's recorded settings with overrides. Raises ConfigError for one that has no effect."""
@@ -218,12 +218,12 @@ class SettingsRequest:
     def _of_run(self) -> ExperimentConfig:
         """The settings without a config file."""
         if self._recorded is not None:
-            return changed(self.run, self._recorded, self.overrides)
+            return with_overrides(self.run, self._recorded, self.overrides)
         if self.init_from is None:
             raise ConfigError(f"{self.run}: no run here yet: give --config FILE[:VARIANT]")
         source = RunDirectory(as_path(self.init_from))
         recorded = config_of(source)
-        config = with_own_tokenizer(changed(source, recorded, self.overrides), recorded)
+        config = with_own_tokenizer(with_overrides(source, recorded, self.overrides), recorded)
         named = {override.partition("=")[0] for override in self.overrides}
         if "data.batch.max_shapes" in named:
             return with_repaid_shapes(config)

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from flaxformer_mt.api import config_of, say
-from flaxformer_mt.api.preparation import (
+from flaxformer_mt.api.prepared_text import (
     PreparedText,
     begin_folder,
     open_data,
@@ -19,7 +19,13 @@ from flaxformer_mt.api.preparation import (
     vocabularies_of,
 )
 from flaxformer_mt.api.settings import continued, created
-from flaxformer_mt.config import ExperimentConfig, freeze, to_dict, uneven_heads
+from flaxformer_mt.config import (
+    WEIGHT_FIELDS,
+    ExperimentConfig,
+    freeze,
+    to_dict,
+    uneven_heads,
+)
 from flaxformer_mt.config.digest_keys import trains
 from flaxformer_mt.data.planner import planned_pass
 from flaxformer_mt.data.vocabulary import Vocabularies
@@ -234,16 +240,9 @@ def require_trained(
     return source
 
 
-# Settings that decide which parameters there are, and their shapes.
-_SIZES = (
-    *("encoder_layers", "decoder_layers", "d_model", "d_ff", "num_heads", "d_k", "d_v", "norm"),
-    *("positions", "tie", "attention_bias", "logits_bias"),
-)
-
-
 def check_same_sizes(source: ExperimentConfig, new: ExperimentConfig, origin: str) -> None:
     """Raises StartError for settings with which weights of `source` can't start `new`."""
-    names = [*_SIZES]
+    names = [field.name for field in WEIGHT_FIELDS]
     if source.model.positions == new.model.positions == "learned":
         names.append("max_length")
     different = [

@@ -6,7 +6,7 @@ import dataclasses
 import os
 
 from flaxformer_mt.api import say
-from flaxformer_mt.api.preparation import begin_folder, open_data, planner_of, prepare_only
+from flaxformer_mt.api.prepared_text import begin_folder, open_data, planner_of, prepare_only
 from flaxformer_mt.api.settings import continued, settled_by_first
 from flaxformer_mt.config import ConfigError, ExperimentConfig
 from flaxformer_mt.data.plan import longest

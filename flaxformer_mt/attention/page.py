@@ -21,7 +21,7 @@ from flaxformer_mt.attention.weights import (
     words,
 )
 from flaxformer_mt.colours import head_colours
-from flaxformer_mt.pages import asset, standalone, text
+from flaxformer_mt.pages import asset, figure_style, standalone, text
 
 UNITS = 65535  # weights are kept as whole numbers of 1/UNITS
 _HERE = "flaxformer_mt.attention"
@@ -69,7 +69,7 @@ def attention_page(
     return standalone(
         f"Attention: {src}",
         body=body,
-        style=asset("flaxformer_mt", "page.css") + asset(_HERE, "attention.css"),
+        style=figure_style(_HERE, "attention.css"),
         script=asset(_HERE, "attention.js"),
         data=data,
     )

@@ -11,7 +11,7 @@ from typing import Literal, Protocol, get_args
 import numpy as np
 from jaxtyping import Float32
 
-from flaxformer_mt.attention import FigureError
+from flaxformer_mt.errors import UserError
 
 Kind = Literal["encoder", "decoder", "cross"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -33,6 +33,10 @@ LONGEST = 32  # characters of a label
 # C0 controls and DEL as their pictures; characters that turn the text's direction are replaced.
 _VISIBLE = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}
 _VISIBLE |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD)
+
+
+class AttentionError(UserError):
+    """A layer, a head or a row that doesn't exist; the message lists those that do."""
 
 
 class AttentionWeights(Protocol):
@@ -110,18 +114,20 @@ def pick(
     query: str | None = None,
 ) -> Picked:
     """The heads to draw: by default all of the last layer; layers and heads count from 1. `query`
-    is a row's number, from 1, or a word. Raises FigureError for one that doesn't exist."""
+    is a row's number, from 1, or a word. Raises AttentionError for one that doesn't exist."""
     weights = weights_of(attention, kind)
     layers, count = weights.shape[:2]
     layer = layers if layer is None else layer
     if not 1 <= layer <= layers:
-        raise FigureError(
+        raise AttentionError(
             f"no layer {layer}: the {'encoder' if kind == 'encoder' else 'decoder'} "
             f"has {_numbers(layers)}"
         )
     for head in heads:
         if not 1 <= head <= count:
-            raise FigureError(f"no head {head}: a layer of the {kind} kind has {_numbers(count)}")
+            raise AttentionError(
+                f"no head {head}: a layer of the {kind} kind has {_numbers(count)}"
+            )
     chosen = tuple(sorted(set(heads))) or tuple(range(1, count + 1))
     rows, columns = sides(attention, kind)
     return Picked(
@@ -148,7 +154,7 @@ def _rows_of(query: str, rows: Sequence[str]) -> tuple[int, ...]:
             bare = [place for place in places if core(shown(rows[place])) in core(query)]
             return tuple(bare or places)
     listed = ", ".join(f"{number} {shown(piece)}" for number, piece in enumerate(rows, start=1))
-    raise FigureError(f"no row {query!r}; rows: {listed}")
+    raise AttentionError(f"no row {query!r}; rows: {listed}")
 
 
 def _numbers(count: int) -> str:

@@ -359,8 +359,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def _readable(reader: Callable[..., Any], *arguments: Any) -> Any:
-    try:
-        return reader(*arguments)
-    except NoText as why:
-        reason, detail = why.args
-        raise BadLine(f"{reason}: {detail}") from None
+    value = reader(*arguments)
+    if isinstance(value, NoText):
+        raise BadLine(f"{value.reason}: {value.detail}")
+    return value

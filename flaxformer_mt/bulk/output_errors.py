@@ -15,7 +15,7 @@ class OutputError(UserError):
 
 
 @contextlib.contextmanager
-def explained(
+def output_errors(
     path: Path | None, kept: Path | None = None, *, verb: str = "written"
 ) -> Iterator[None]:
     """Turns errors of the system or a store into OutputErrors. Without `path`, they pass."""

@@ -97,10 +97,10 @@ class Lines(Iterator[bytes]):
         try:
             line = self._read()
         except Exception as error:
-            explained = self.place and damage(self.place, error, after=self.number)
-            if not explained:
+            damaged = self.place and damage(self.place, error, after=self.number)
+            if not damaged:
                 raise
-            raise explained from error
+            raise damaged from error
         if not line:
             self._ended = True
             if self.prompt:

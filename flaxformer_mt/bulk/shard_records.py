@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from flaxformer_mt.bulk.output_errors import OutputError, explained
+from flaxformer_mt.bulk.output_errors import OutputError, output_errors
 from flaxformer_mt.files.reading import regular_size
 from flaxformer_mt.rundir import paths
 
@@ -92,7 +92,7 @@ def shard_content(shard: str, record: ShardRecord) -> Iterator[bytes]:
     aren't those that its record describes."""
     path = paths.as_path(shard)
     tally = Tally()
-    with explained(path, verb="read"):
+    with output_errors(path, verb="read"):
         if isinstance(path, Path):  # before it is opened: a FIFO would wait for its writer
             _check(shard, record, {"bytes": regular_size(path)})
         with path.open("rb") as stream:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from flaxformer_mt.bulk.output_errors import OutputError, explained
+from flaxformer_mt.bulk.output_errors import OutputError, output_errors
 from flaxformer_mt.bulk.shard_records import Ends, Tally, difference, pieces, record_of
 from flaxformer_mt.files.atomic import open_in_place
 from flaxformer_mt.rundir import paths
@@ -67,18 +67,18 @@ class StreamSink(Sink):
 
     def __init__(self, stream: BinaryIO | None, name: str = "") -> None:
         self._path = Path(name) if name else None
-        with explained(self._path):
+        with output_errors(self._path):
             self._stream = stream or open(name, "wb")
 
     def write(self, data: bytes) -> None:
-        with explained(self._path):
+        with output_errors(self._path):
             self._stream.write(data)
 
     def commit(self, consumed: Consumed) -> None:
         self.finish()
 
     def finish(self) -> None:
-        with explained(self._path):
+        with output_errors(self._path):
             self._stream.flush()
 
     def close(self) -> None:
@@ -191,7 +191,7 @@ class FileSink(_Continued):
         self._part = Path(f"{path}.part")
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
-        with contextlib.ExitStack() as failing, explained(self._path):
+        with contextlib.ExitStack() as failing, output_errors(self._path):
             self._stream = self._opened()
             failing.callback(self.close)
             part_size = os.fstat(self._stream.fileno()).st_size
@@ -231,18 +231,18 @@ class FileSink(_Continued):
             )
 
     def write(self, data: bytes) -> None:
-        with explained(self._path, self._part):
+        with output_errors(self._path, self._part):
             self._stream.write(data)
         self._tally.add(data)
 
     def commit(self, consumed: Consumed) -> None:
-        with explained(self._path, self._part):
+        with output_errors(self._path, self._part):
             # In this order: the record never claims missing output.
             self._force_to_disk()
             self._write_record(consumed, self._tally.size, self._tally.sha256)
 
     def finish(self) -> None:
-        with explained(self._path, self._part):
+        with output_errors(self._path, self._part):
             self._force_to_disk()
             self._write_shard_record(self._path, self._tally)
             os.replace(self._part, self._path)
@@ -297,7 +297,7 @@ class BucketSink(_Continued):
         ends: Ends | None = None,
         whole: int | None = None,
     ) -> None:
-        with explained(Path(path)):
+        with output_errors(Path(path)):
             self._path = paths.as_path(path)
             self._folder = paths.as_path(f"{path}.part")
         super().__init__(self._folder / "state.json", restart, ends, whole)
@@ -309,7 +309,7 @@ class BucketSink(_Continued):
         self._consumed = Consumed()
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
-        with explained(self._path):
+        with output_errors(self._path):
             self._uploaded, self._parts = self._read_record(identity)
             if self._parts and not paths.exists(self._part(0)):  # was taken away
                 self._uploaded, self._parts = Consumed(), 0
@@ -331,7 +331,7 @@ class BucketSink(_Continued):
     def finish(self) -> None:
         self._upload()
         joined = self._folder / "whole"
-        with explained(self._path, self._folder):
+        with output_errors(self._path, self._folder):
             tally = self._join_parts(joined)
             if self._size not in (None, tally.size):
                 raise OutputError(
@@ -340,7 +340,7 @@ class BucketSink(_Continued):
                 )
             self._write_shard_record(self._path, tally)
             joined.replace(self._path)
-        with explained(self._folder, self._folder):
+        with output_errors(self._folder, self._folder):
             self._remove_parts()
         self.kept = ""
 
@@ -371,7 +371,7 @@ class BucketSink(_Continued):
         """Uploads committed output as the next part."""
         if self._consumed != self._uploaded and self._consumed.lines:
             path = self._part(self._parts)
-            with explained(path, self._folder):
+            with output_errors(path, self._folder):
                 path.write_bytes(bytes(self._waiting[: self._committed]))
                 self._uploaded = self._consumed
                 self._parts += 1
@@ -411,7 +411,7 @@ class ShardedSink(_Continued):
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
         shards = f"{len(self._stops)} of {self._stops[-1]:,} lines"
-        with explained(self._record):
+        with output_errors(self._record):
             done, self._finished = self._read_record({**identity, "shards": shards})
         for number in range(self._finished):
             self._check(number)
@@ -427,7 +427,7 @@ class ShardedSink(_Continued):
             self._continue(consumed)
 
     def finish(self) -> None:
-        with explained(self._record):
+        with output_errors(self._record):
             self._record.unlink(missing_ok=True)
         self.kept = ""
 
@@ -449,5 +449,5 @@ class ShardedSink(_Continued):
     def _end_shard(self, done: Consumed) -> None:
         self._shard.finish()
         self._finished += 1
-        with explained(self._record):
+        with output_errors(self._record):
             self._write_record(done, self._finished)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import difflib
 import functools
 import json
@@ -29,35 +30,151 @@ _TEXT_OF_CORPUS = re.compile(r"data\.(valid|(train|test)(\.[^.]+)?)(\.(src|tgt|p
 _OVERRIDE = re.compile(r"--config\.([^=]+)(?:=(.*))?", re.DOTALL)
 
 
+def integer(text: str, *, least: int, most: int = LARGEST_INTEGER) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
+        raise ArgumentTypeError(f"{text!r} must be an integer from {least} to {most:,}")
+    return int(text)
+
+
+def integer_in(numbers: Bounds) -> Callable[[str], int]:
+    """Parses an integer within the bounds of a setting."""
+    most = min(numbers.maximum, LARGEST_INTEGER)
+    return functools.partial(integer, least=int(numbers.minimum), most=int(most))
+
+
+positive = functools.partial(integer, least=1)
+shards = functools.partial(integer, least=1, most=LARGEST_SHARDS)
+million = functools.partial(integer, least=1, most=1_000_000)
+samples = functools.partial(integer, least=0, most=1_000_000)
+count = functools.partial(integer, least=0)
+
+
+def weights(text: str) -> str | int:
+    """A choice of weights, as `Translator.load` takes it."""
+    if text in ("auto", "average", "best", "latest"):
+        return text
+    if re.fullmatch(r"[0-9]{1,18}", text):
+        return int(text)
+    raise ArgumentTypeError(f"{text}: write average, best, latest, auto, or a step's number")
+
+
+def lengths(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"([1-9]\d*),([1-9]\d*)", text)
+    if not match:
+        raise ArgumentTypeError(f"{text}: write SRC,TGT, such as 64,64")
+    return int(match[1]), int(match[2])
+
+
+def steps(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d+):(\d+)", text)
+    if not match:
+        raise ArgumentTypeError(f"{text}: write A:B, the first and last step to trace")
+    first, last = int(match[1]), int(match[2])
+    if not 1 <= first <= last:
+        raise ArgumentTypeError(f"{text}: A must be at least 1, and at most B")
+    return first, last
+
+
+def not_negative(text: str, *, most: float = LARGEST_NUMBER) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise ArgumentTypeError(f"{text!r} must be a finite number ≥ 0")
+    if value > most:
+        raise ArgumentTypeError(f"{text!r} must be at most {most:,.0f}")
+    return value
+
+
+def positive_number(text: str) -> float:
+    value = not_negative(text)
+    if value == 0:
+        raise ArgumentTypeError(f"{text!r} must be a number > 0")
+    return value
+
+
+def utf8_text(given: str) -> str:
+    """An argument that is not a path, which may be any bytes."""
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise ArgumentTypeError(f"{given!a} is not UTF-8") from None
+    return given
+
+
+@dataclasses.dataclass(frozen=True)
+class Flag:
+    """The help of a flag or of a positional argument, and the words that it takes.
+
+    A flag that takes none is a switch.
+    """
+
+    help: str
+    takes: str | tuple[str, ...] = ()  # the words, named for --help: "FILE", or ("SRC", "TGT")
+    read: Callable[[str], Any] | None = None  # of each word; None: any text, such as a path
+    choices: Collection[str] = ()  # the words to choose from
+    several: bool = False  # one word or more
+
+    def keywords(self) -> dict[str, Any]:
+        """The arguments of argparse's `add_argument`, but for the help."""
+        if self.choices:
+            return {"choices": [*self.choices]}
+        if not self.takes:
+            return {"action": "store_true"}
+        keywords: dict[str, Any] = {"metavar": self.takes}
+        if self.read is not None:
+            keywords["type"] = self.read
+        if self.several:
+            keywords["nargs"] = "+"
+        elif isinstance(self.takes, tuple):
+            keywords["nargs"] = len(self.takes)
+        return keywords
+
+
 CONFIG = {
-    "--config FILE[:VARIANT]": "config file, or the name of a built-in one; --config.a.b=VALUE "
-    "overrides a setting",
+    "--config": Flag(
+        "config file, or the name of a built-in one; --config.a.b=VALUE overrides a setting",
+        takes="FILE[:VARIANT]",
+    ),
 }
-WORKDIR = {"--workdir DIR": "run directory, local or gs://BUCKET/FOLDER"}
+WORKDIR = {"--workdir": Flag("run directory, local or gs://BUCKET/FOLDER", takes="DIR")}
 DTYPE = {
-    "--dtype float32|bfloat16": "type of matrix-product operands (default: the run's "
-    "model.dtype); bfloat16 is faster on accelerators and some CPUs, and changes a few "
-    "translations",
+    "--dtype": Flag(
+        "type of matrix-product operands (default: the run's "
+        "model.dtype); bfloat16 is faster on accelerators and some CPUs, and changes a few "
+        "translations",
+        choices=("float32", "bfloat16"),
+    ),
 }
 NO_SPLIT = {
-    "--no-split": "take a line of several sentences as it is, even if the model has learnt from "
-    "lines of fewer (default: sentence by sentence)",
+    "--no-split": Flag(
+        "take a line of several sentences as it is, even if the model has learnt from "
+        "lines of fewer (default: sentence by sentence)"
+    ),
 }
 SHORTLIST = {
-    "--shortlist": "choose only among target words that the source words make likely, learned "
-    "once from the training text: faster with a large vocabulary; changes a few translations",
+    "--shortlist": Flag(
+        "choose only among target words that the source words make likely, learned "
+        "once from the training text: faster with a large vocabulary; changes a few translations"
+    ),
 }
 _PROCESSES = {
-    "--process-id I:count": "this process's number, from 0",
-    "--coordinator HOST:PORT": "address of the first process",
-    "--num-processes N:int": "number of processes",
-    "--heartbeat SECONDS:int": "when a process dies, the others exit within this many seconds "
-    "(default: 100)",
+    "--process-id": Flag("this process's number, from 0", takes="I", read=count),
+    "--coordinator": Flag("address of the first process", takes="HOST:PORT"),
+    "--num-processes": Flag("number of processes", takes="N", read=positive),
+    "--heartbeat": Flag(
+        "when a process dies, the others exit within this many seconds (default: 100)",
+        takes="SECONDS",
+        read=positive,
+    ),
 }
 _SAMPLING = {
-    "--sample": "draw --beam-size samples; return the --n-best most likely",
-    "--top-k K:int": "draw from the K most likely tokens only",
-    "--seed N:int": "seed; each line's draws depend only on it and the line's number",
+    "--sample": Flag("draw --beam-size samples; return the --n-best most likely"),
+    "--top-k": Flag("draw from the K most likely tokens only", takes="K", read=positive),
+    "--seed": Flag(
+        "seed; each line's draws depend only on it and the line's number", takes="N", read=positive
+    ),
 }
 
 
@@ -171,7 +288,7 @@ class _Once(argparse._StoreAction):
     def __call__(
         self, parser: Any, namespace: Namespace, values: Any, option_string: str | None = None
     ) -> None:
-        if option_string is not None and self.type in (None, text) and self.choices is None:
+        if option_string is not None and self.type in (None, utf8_text) and self.choices is None:
             parser.once(self.option_strings[0])
         super().__call__(parser, namespace, values, option_string)
 
@@ -195,41 +312,20 @@ class _WithDefaults(argparse.ArgumentDefaultsHelpFormatter):
 
 def flags(
     parser: argparse._ActionsContainer,
-    table: Mapping[str, str],
+    table: Mapping[str, Flag],
     *,
     required: bool = False,
     repeatable: bool = False,
     **defaults: Any,
 ) -> None:
-    """Adds the arguments of a table: how each is written in a call, and its help.
-
-    "--json" is a switch, "--input FILE" takes text, "--format text|tsv" one of these words, "--only
-    ROW..." one text or more, and "--valid SRC TGT" two. "N:int" is an integer ≥ 1, "N:count" ≥ 0,
-    and "X:float" a number > 0, shown as N and X, and so on for `_READERS`. Words in `_TEXTS` must
-    be UTF-8. `repeatable` ones are collected in a list.
-    """
-    for form, help in table.items():
-        keywords: dict[str, Any] = {"required": True} if required else {}
-        for ending, read in _READERS.items():
-            if ending in form:
-                form = form.replace(ending, "")
-                keywords["type"] = read
-        name, *words = form.split()
-        if not words:
-            keywords["action"] = "store_true"
-        elif "|" in form:
-            keywords["choices"] = words[0].split("|")
-        elif form.endswith("..."):
-            keywords |= {"nargs": "+", "metavar": words[0].removesuffix("...")}
-        elif len(words) > 1:
-            keywords |= {"nargs": len(words), "metavar": tuple(words)}
-        else:
-            keywords["metavar"] = words[0]
-        if words and words[0].removesuffix("...") in _TEXTS:
-            keywords["type"] = text
+    """Adds the arguments of a table, by name. `repeatable` ones are collected in a list."""
+    for name, flag in table.items():
+        keywords = flag.keywords()
+        if required:
+            keywords["required"] = True
         if repeatable:
             keywords |= {"action": "append", "default": []}
-        parser.add_argument(name, help=help, **keywords)
+        parser.add_argument(name, help=flag.help, **keywords)
     parser.set_defaults(**defaults)
 
 
@@ -253,8 +349,8 @@ def print_json(content: Any) -> None:
 
 
 def add_weights(parser: ArgumentParser) -> None:
-    explained = "average, best, latest, a step, or auto: a current average, else best, else latest"
-    flags(parser, {"--weights WHICH:weights": explained}, weights="auto")
+    meaning = "average, best, latest, a step, or auto: a current average, else best, else latest"
+    flags(parser, {"--weights": Flag(meaning, takes="WHICH", read=weights)}, weights="auto")
 
 
 def add_decoding(parser: ArgumentParser) -> None:
@@ -274,8 +370,8 @@ def add_settings(parser: argparse._ActionsContainer, *names: str, note: str = ""
             form = {"type": functools.partial(not_negative, most=numbers.maximum), "metavar": "X"}
         elif hints[name] is int:
             form = {"type": integer_in(numbers), "metavar": "N"}
-        explained = f"{field.metadata['help']}{note.format(name)}".replace("%", "%%")
-        parser.add_argument(f"--{name.replace('_', '-')}", help=explained, **form)
+        meaning = f"{field.metadata['help']}{note.format(name)}".replace("%", "%%")
+        parser.add_argument(f"--{name.replace('_', '-')}", help=meaning, **form)
 
 
 def add_search(parser: ArgumentParser) -> None:
@@ -365,90 +461,3 @@ def cluster(options: Namespace, parser: ArgumentParser) -> Cluster | None:
     if options.process_id >= options.num_processes:
         parser.error(f"--process-id {options.process_id}: must be below --num-processes")
     return Cluster(*description)
-
-
-def integer(text: str, *, least: int, most: int = LARGEST_INTEGER) -> int:
-    if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
-        raise ArgumentTypeError(f"{text!r} must be an integer from {least} to {most:,}")
-    return int(text)
-
-
-def integer_in(numbers: Bounds) -> Callable[[str], int]:
-    """Parses an integer within the bounds of a setting."""
-    most = min(numbers.maximum, LARGEST_INTEGER)
-    return functools.partial(integer, least=int(numbers.minimum), most=int(most))
-
-
-positive = functools.partial(integer, least=1)
-shards = functools.partial(integer, least=1, most=LARGEST_SHARDS)
-million = functools.partial(integer, least=1, most=1_000_000)
-samples = functools.partial(integer, least=0, most=1_000_000)
-count = functools.partial(integer, least=0)
-
-
-def weights(text: str) -> str | int:
-    """A choice of weights, as `Translator.load` takes it."""
-    if text in ("auto", "average", "best", "latest"):
-        return text
-    if re.fullmatch(r"[0-9]{1,18}", text):
-        return int(text)
-    raise ArgumentTypeError(f"{text}: write average, best, latest, auto, or a step's number")
-
-
-def lengths(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"([1-9]\d*),([1-9]\d*)", text)
-    if not match:
-        raise ArgumentTypeError(f"{text}: write SRC,TGT, such as 64,64")
-    return int(match[1]), int(match[2])
-
-
-def steps(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d+):(\d+)", text)
-    if not match:
-        raise ArgumentTypeError(f"{text}: write A:B, the first and last step to trace")
-    first, last = int(match[1]), int(match[2])
-    if not 1 <= first <= last:
-        raise ArgumentTypeError(f"{text}: A must be at least 1, and at most B")
-    return first, last
-
-
-def not_negative(text: str, *, most: float = LARGEST_NUMBER) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise ArgumentTypeError(f"{text!r} must be a finite number ≥ 0")
-    if value > most:
-        raise ArgumentTypeError(f"{text!r} must be at most {most:,.0f}")
-    return value
-
-
-def positive_number(text: str) -> float:
-    value = not_negative(text)
-    if value == 0:
-        raise ArgumentTypeError(f"{text!r} must be a number > 0")
-    return value
-
-
-def text(given: str) -> str:
-    """An argument that is not a path, which may be any bytes."""
-    try:
-        given.encode()
-    except UnicodeEncodeError:
-        raise ArgumentTypeError(f"{given!a} is not UTF-8") from None
-    return given
-
-
-_TEXTS = frozenset("CODE KEY NAME ORIGIN PIECE ROW TEXT WORD".split())
-_READERS: dict[str, Callable[[str], Any]] = {
-    ":int": positive,
-    ":count": count,
-    ":shards": shards,
-    ":million": million,
-    ":samples": samples,
-    ":float": positive_number,
-    ":weights": weights,
-    ":lengths": lengths,
-    ":steps": steps,
-}

@@ -11,11 +11,14 @@ from flaxformer_mt.attention.page import attention_page
 from flaxformer_mt.attention.weights import KINDS, Kind, pick
 from flaxformer_mt.cli.arguments import (
     WORKDIR,
+    Flag,
     add_decoding,
     as_asked,
     flags,
     make_parser,
+    positive,
     print_json,
+    utf8_text,
 )
 from flaxformer_mt.cli.figures import add_size, make_folder, write_drawn
 from flaxformer_mt.data.normalization import is_blank
@@ -45,29 +48,53 @@ heads: --kind, --layer, --head and --query choose what it opens with."""
 _OF_PICTURES = ("src", "tgt", "layer", "head", "query")
 _OF_FIND = ("input", "target", "draw", "pronouns")
 _PICTURE = {
-    "--src TEXT": "source sentence, as you would give it to `translate`",
-    "--tgt TEXT": "its translation (default: the model's own)",
-    "--output FILE": "FILE.png, .svg or .pdf (with the extra `figures`), or an interactive .html; "
-    "with --find: FILE.json",
-    f"--kind {'|'.join(KINDS)}": "encoder self-attention, decoder self-attention, or "
-    "decoder-to-source attention (default: cross; with --find: all)",
-    "--layer N:int": "from 1 (default: the last)",
-    "--head N:int...": "from 1 (default: all heads of the layer)",
-    "--query WORD": "show only the lines of this word, or of the row with this number",
-    "--style lines|heat": "lines between pieces, as in the paper's figures 3 to 5, or heat maps",
+    "--src": Flag(
+        "source sentence, as you would give it to `translate`", takes="TEXT", read=utf8_text
+    ),
+    "--tgt": Flag("its translation (default: the model's own)", takes="TEXT", read=utf8_text),
+    "--output": Flag(
+        "FILE.png, .svg or .pdf (with the extra `figures`), or an interactive .html; "
+        "with --find: FILE.json",
+        takes="FILE",
+    ),
+    "--kind": Flag(
+        "encoder self-attention, decoder self-attention, or "
+        "decoder-to-source attention (default: cross; with --find: all)",
+        choices=KINDS,
+    ),
+    "--layer": Flag("from 1 (default: the last)", takes="N", read=positive),
+    "--head": Flag(
+        "from 1 (default: all heads of the layer)", takes="N", several=True, read=positive
+    ),
+    "--query": Flag(
+        "show only the lines of this word, or of the row with this number",
+        takes="WORD",
+        read=utf8_text,
+    ),
+    "--style": Flag(
+        "lines between pieces, as in the paper's figures 3 to 5, or heat maps",
+        choices=("lines", "heat"),
+    ),
 }
 _FIND = {
-    "--find": "compute statistics of every head over many sentences, and find the heads that best "
-    "show long-distance dependency, anaphora, structure and reordering",
-    "--input FILE": "source lines; plain, .gz, .xz or .zst",
-    "--target FILE": "their translations (default: the model's own)",
-    "--sentences N:int": "use at most the first N",
-    "--far N:int": "distance that counts as long, in pieces",
-    "--top N:int": "heads to list for each search",
-    "--pronouns WORD...": "pronouns of either language (default: built-in lists for en, de and "
-    "fr, by the run's languages)",
-    "--json": "print JSON instead of the table",
-    "--draw FOLDER": "draw an SVG of each example, with --style and --size",
+    "--find": Flag(
+        "compute statistics of every head over many sentences, and find the heads that best "
+        "show long-distance dependency, anaphora, structure and reordering"
+    ),
+    "--input": Flag("source lines; plain, .gz, .xz or .zst", takes="FILE"),
+    "--target": Flag("their translations (default: the model's own)", takes="FILE"),
+    "--sentences": Flag("use at most the first N", takes="N", read=positive),
+    "--far": Flag("distance that counts as long, in pieces", takes="N", read=positive),
+    "--top": Flag("heads to list for each search", takes="N", read=positive),
+    "--pronouns": Flag(
+        "pronouns of either language (default: built-in lists for en, de and "
+        "fr, by the run's languages)",
+        takes="WORD",
+        several=True,
+        read=utf8_text,
+    ),
+    "--json": Flag("print JSON instead of the table"),
+    "--draw": Flag("draw an SVG of each example, with --style and --size", takes="FOLDER"),
 }
 
 

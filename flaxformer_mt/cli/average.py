@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 import flaxformer_mt as fm
-from flaxformer_mt.cli.arguments import WORKDIR, flags, make_parser
+from flaxformer_mt.cli.arguments import WORKDIR, Flag, flags, make_parser, positive
 
 _WHICH = {
-    "--last N:int": "average the N newest regular checkpoints",
-    "--best N:int": "average the N best checkpoints by validation",
+    "--last": Flag("average the N newest regular checkpoints", takes="N", read=positive),
+    "--best": Flag("average the N best checkpoints by validation", takes="N", read=positive),
 }
 
 

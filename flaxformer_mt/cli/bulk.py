@@ -15,7 +15,7 @@ from flaxformer_mt.api import say
 from flaxformer_mt.bulk.reading import Input, readable_once
 from flaxformer_mt.bulk.shards import OneShard
 from flaxformer_mt.bulk.stream import WINDOW
-from flaxformer_mt.cli.arguments import as_asked
+from flaxformer_mt.cli.arguments import Flag, as_asked, positive, shards
 from flaxformer_mt.cluster import Local, Ray
 from flaxformer_mt.config import ConfigError
 from flaxformer_mt.errors import STOPPED, Stopped
@@ -27,19 +27,40 @@ if TYPE_CHECKING:
 Loader = Callable[[], "fm.Translator"]
 
 OUTPUT = {
-    "--output FILE": "output, local or gs://, written as FILE.part until complete; after an "
-    "interruption the same command resumes it (default: standard output)",
-    "--shard I/N": "process only part I of N (I from 0 to N-1) into FILE.shard-I-of-N, to share "
-    "work between machines or array tasks",
-    "--output-shards N:shards": "write all N shards of an input file instead of FILE",
-    "--join N:shards": "write FILE from its N finished shards",
-    "--restart": "start over, discarding earlier output",
-    "--engine local|ray": "ray: share the work among the machines of a Ray cluster, each with "
-    "its own copy of the model; the output is the same (extra `ray`)",
-    "--ray-address HOST:PORT": "the Ray cluster (default: RAY_ADDRESS, else this machine's own)",
-    "--ray-chips N:int": "TPU or GPU chips (or CPUs) per worker (default: all of a machine's)",
-    "--window N:int": f"lines to read before writing any (default: {WINDOW}; 1 at a terminal). A "
-    "larger window batches better; a smaller one loses less to an interruption",
+    "--output": Flag(
+        "output, local or gs://, written as FILE.part until complete; after an "
+        "interruption the same command resumes it (default: standard output)",
+        takes="FILE",
+    ),
+    "--shard": Flag(
+        "process only part I of N (I from 0 to N-1) into FILE.shard-I-of-N, to share "
+        "work between machines or array tasks",
+        takes="I/N",
+    ),
+    "--output-shards": Flag(
+        "write all N shards of an input file instead of FILE", takes="N", read=shards
+    ),
+    "--join": Flag("write FILE from its N finished shards", takes="N", read=shards),
+    "--restart": Flag("start over, discarding earlier output"),
+    "--engine": Flag(
+        "ray: share the work among the machines of a Ray cluster, each with "
+        "its own copy of the model; the output is the same (extra `ray`)",
+        choices=("local", "ray"),
+    ),
+    "--ray-address": Flag(
+        "the Ray cluster (default: RAY_ADDRESS, else this machine's own)", takes="HOST:PORT"
+    ),
+    "--ray-chips": Flag(
+        "TPU or GPU chips (or CPUs) per worker (default: all of a machine's)",
+        takes="N",
+        read=positive,
+    ),
+    "--window": Flag(
+        f"lines to read before writing any (default: {WINDOW}; 1 at a terminal). A "
+        "larger window batches better; a smaller one loses less to an interruption",
+        takes="N",
+        read=positive,
+    ),
 }
 
 

@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
 from flaxformer_mt.api import say
-from flaxformer_mt.cli.arguments import flags, make_parser, print_json
+from flaxformer_mt.cli.arguments import Flag, flags, make_parser, million, print_json, utf8_text
 from flaxformer_mt.cli.scoring import (
     TESTSET,
     add_scoring,
@@ -31,16 +31,20 @@ The first system is the baseline. Runs include their references; files need --re
 
 
 _WHAT = {
-    "systems SYSTEM...": "two or more; see below",
-    "--ref FILE": "reference, if the systems include none",
-    "--src FILE": "source, for COMET and scores by source length",
+    "systems": Flag("two or more; see below", takes="SYSTEM", several=True),
+    "--ref": Flag("reference, if the systems include none", takes="FILE"),
+    "--src": Flag("source, for COMET and scores by source length", takes="FILE"),
     **TESTSET,
-    "--set NAME": "run directories: the evaluation to compare",
-    f"--method {'|'.join(METHODS)}|both": "significance test",
-    "--trials N:million": f"trials of approximate randomization (default: {TRIALS}); --resamples "
-    "is for the bootstrap",
-    "--json": "print JSON instead of the tables",
-    "--output FILE": "also write the JSON to this file",
+    "--set": Flag("run directories: the evaluation to compare", takes="NAME", read=utf8_text),
+    "--method": Flag("significance test", choices=(*METHODS, "both")),
+    "--trials": Flag(
+        f"trials of approximate randomization (default: {TRIALS}); --resamples "
+        "is for the bootstrap",
+        takes="N",
+        read=million,
+    ),
+    "--json": Flag("print JSON instead of the tables"),
+    "--output": Flag("also write the JSON to this file", takes="FILE"),
 }
 
 

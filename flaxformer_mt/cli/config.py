@@ -10,7 +10,7 @@ from typing import Any
 
 from flaxformer_mt.api import say
 from flaxformer_mt.api.settings import explained_sizes, sized_config
-from flaxformer_mt.cli.arguments import CONFIG, flags, make_parser, print_json
+from flaxformer_mt.cli.arguments import CONFIG, Flag, flags, make_parser, print_json
 from flaxformer_mt.config import CorpusConfig, ExperimentConfig, to_dict, to_text, uneven_heads
 from flaxformer_mt.config.digest_keys import may_change
 from flaxformer_mt.config.freeze import field_types, is_corpora
@@ -19,7 +19,7 @@ from flaxformer_mt.errors import nearest
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose, overridable=True)
-    flags(parser, CONFIG | {"--json": "print JSON"})
+    flags(parser, CONFIG | {"--json": Flag("print JSON")})
     parser.add_argument(
         "--explain",
         nargs="?",

@@ -14,6 +14,7 @@ from flaxformer_mt.api import say
 from flaxformer_mt.api.settings import sized_config
 from flaxformer_mt.cli.arguments import (
     CONFIG,
+    Flag,
     add_processes,
     cluster,
     flags,
@@ -29,10 +30,13 @@ if TYPE_CHECKING:
     from flaxformer_mt.parallel.processes import Processes
 
 _WHAT = {
-    "--workdir DIR": "where your runs will be, local or gs://BUCKET/FOLDER; tested with a "
-    "checkpoint (default: the temporary folder)",
+    "--workdir": Flag(
+        "where your runs will be, local or gs://BUCKET/FOLDER; tested with a "
+        "checkpoint (default: the temporary folder)",
+        takes="DIR",
+    ),
     **CONFIG,
-    "--json": "print the findings as JSON",
+    "--json": Flag("print the findings as JSON"),
 }
 
 

@@ -17,15 +17,18 @@ from flaxformer_mt.bulk.stream import NOTES
 from flaxformer_mt.cli.arguments import (
     NO_SPLIT,
     WORKDIR,
+    Flag,
     add_decoding,
     add_processes,
     add_search,
     as_asked,
     cluster,
+    count,
     flags,
     given_settings,
     make_parser,
     print_json,
+    utf8_text,
 )
 from flaxformer_mt.cli.scoring import (
     TESTSET,
@@ -53,17 +56,26 @@ if TYPE_CHECKING:
 
 _WHAT = {
     **WORKDIR,
-    "--set NAME": "one of the run's test sets (data.test; default: all), or `valid`",
-    "--src FILE": "a source file instead; needs --ref",
-    "--ref FILE": "its reference translation",
+    "--set": Flag(
+        "one of the run's test sets (data.test; default: all), or `valid`",
+        takes="NAME",
+        read=utf8_text,
+    ),
+    "--src": Flag("a source file instead; needs --ref", takes="FILE"),
+    "--ref": Flag("its reference translation", takes="FILE"),
     **TESTSET,
-    "--hypotheses FILE": "score this file instead of a run's translations; needs --ref; --src is "
-    "optional",
-    "--output DIR": "where to save scores and translations (default: the run's evaluation folder; "
-    "with --hypotheses: nowhere)",
-    "--name NAME": "name in the evaluation folder",
-    "--folder DIR": "folder of the test files, if not data.folder",
-    "--json": "print the scores as JSON",
+    "--hypotheses": Flag(
+        "score this file instead of a run's translations; needs --ref; --src is optional",
+        takes="FILE",
+    ),
+    "--output": Flag(
+        "where to save scores and translations (default: the run's evaluation folder; "
+        "with --hypotheses: nowhere)",
+        takes="DIR",
+    ),
+    "--name": Flag("name in the evaluation folder", takes="NAME", read=utf8_text),
+    "--folder": Flag("folder of the test files, if not data.folder", takes="DIR"),
+    "--json": Flag("print the scores as JSON"),
 }
 _OF_RUNS = set(
     "workdir weights set folder dtype coordinator num_processes process_id heartbeat".split()
@@ -77,7 +89,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, _WHAT | NO_SPLIT)
     add_scoring(parser)
     examples = "how many of the worst and best translations to show on a page (0: none)"
-    flags(parser, {"--examples N:count": examples}, examples=SHOWN)
+    flags(parser, {"--examples": Flag(examples, takes="N", read=count)}, examples=SHOWN)
     add_processes(parser)
     options = parser.parse_args(arguments)
     check_testset_options(options, parser)

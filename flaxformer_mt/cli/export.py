@@ -3,22 +3,42 @@
 from collections.abc import Sequence
 
 import flaxformer_mt as fm
-from flaxformer_mt.cli.arguments import WORKDIR, add_weights, flags, make_parser
+from flaxformer_mt.cli.arguments import (
+    WORKDIR,
+    Flag,
+    add_weights,
+    flags,
+    make_parser,
+    positive_number,
+    utf8_text,
+)
 from flaxformer_mt.interop import FORMATS, QUANTIZATIONS
 
 _NEEDED = WORKDIR | {
-    f"--format {'|'.join(FORMATS)}": "target program",
-    "--output DIR": "a new folder for the model",
+    "--format": Flag("target program", choices=FORMATS),
+    "--output": Flag("a new folder for the model", takes="DIR"),
 }
 _WHAT = {
-    f"--quantization {'|'.join(QUANTIZATIONS)}": "ctranslate2: type of the weights; all but "
-    "float32 change translations slightly; int8 may overflow on x86 CPUs without VNNI",
-    "--sample FILE": "source lines for the comparison (default: from the run's validation text)",
-    "--bound X:float": "largest allowed difference in a token's natural log-probability (default: "
-    "by format)",
-    "--unchecked": "skip the comparison; the other program isn't needed",
-    "--push ORG/NAME": "huggingface: upload the folder to this model on the hub (new: public)",
-    "--license NAME": "huggingface: license for the model card, such as apache-2.0",
+    "--quantization": Flag(
+        "ctranslate2: type of the weights; all but "
+        "float32 change translations slightly; int8 may overflow on x86 CPUs without VNNI",
+        choices=QUANTIZATIONS,
+    ),
+    "--sample": Flag(
+        "source lines for the comparison (default: from the run's validation text)", takes="FILE"
+    ),
+    "--bound": Flag(
+        "largest allowed difference in a token's natural log-probability (default: by format)",
+        takes="X",
+        read=positive_number,
+    ),
+    "--unchecked": Flag("skip the comparison; the other program isn't needed"),
+    "--push": Flag(
+        "huggingface: upload the folder to this model on the hub (new: public)", takes="ORG/NAME"
+    ),
+    "--license": Flag(
+        "huggingface: license for the model card, such as apache-2.0", takes="NAME", read=utf8_text
+    ),
 }
 
 

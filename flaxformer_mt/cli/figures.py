@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from flaxformer_mt.api import say
-from flaxformer_mt.cli.arguments import flags, make_parser
+from flaxformer_mt.cli.arguments import Flag, flags, make_parser, million, positive, utf8_text
 from flaxformer_mt.figures.canvas import (
     Form,
     Layout,
@@ -40,17 +40,36 @@ metrics.jsonl (docs/observing.md). Pictures need the extra `figures`."""
 
 
 _WHAT = {
-    "what curves|schedule|positions": "curves: training curves; schedule: the paper's learning "
-    "rate; positions: its sinusoids",
-    f"--against {'|'.join(AXES)}": "curves: steps (default), target tokens, or hours of "
-    "training steps without validation, checkpoints and pauses",
-    "--values NAME...": "curves: names from metrics.jsonl to draw (default: loss, perplexity, "
-    "bleu, learning_rate, tgt_tokens_per_second)",
-    "--warmup N:million...": "schedule: warm-up steps, one curve each (default: 1000 4000 16000)",
-    "--steps N:million": "schedule: last step (default: 100,000)",
-    "--length N:million": "positions: number of positions (default: 100)",
-    "--d-model N:int": "schedule, positions: width (default: the paper's 512; positions: 128, "
-    "narrow enough to tell columns apart)",
+    "what": Flag(
+        "curves: training curves; schedule: the paper's learning rate; positions: its sinusoids",
+        choices=("curves", "schedule", "positions"),
+    ),
+    "--against": Flag(
+        "curves: steps (default), target tokens, or hours of "
+        "training steps without validation, checkpoints and pauses",
+        choices=AXES,
+    ),
+    "--values": Flag(
+        "curves: names from metrics.jsonl to draw (default: loss, perplexity, "
+        "bleu, learning_rate, tgt_tokens_per_second)",
+        takes="NAME",
+        several=True,
+        read=utf8_text,
+    ),
+    "--warmup": Flag(
+        "schedule: warm-up steps, one curve each (default: 1000 4000 16000)",
+        takes="N",
+        several=True,
+        read=million,
+    ),
+    "--steps": Flag("schedule: last step (default: 100,000)", takes="N", read=million),
+    "--length": Flag("positions: number of positions (default: 100)", takes="N", read=million),
+    "--d-model": Flag(
+        "schedule, positions: width (default: the paper's 512; positions: 128, "
+        "narrow enough to tell columns apart)",
+        takes="N",
+        read=positive,
+    ),
 }
 
 _OF = {
@@ -63,7 +82,7 @@ _OF = {
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose, _EPILOG)
     flags(parser, _WHAT)
-    output = {"--output FILE": "FILE.png, .svg or .pdf; curves: or .html"}
+    output = {"--output": Flag("FILE.png, .svg or .pdf; curves: or .html", takes="FILE")}
     flags(parser, output, required=True)
     parser.add_argument("runs", metavar="RUN", nargs="*", help="curves: runs to compare")
     add_size(parser)

@@ -3,17 +3,26 @@
 from collections.abc import Sequence
 
 from flaxformer_mt.api import say
-from flaxformer_mt.cli.arguments import flags, make_parser
+from flaxformer_mt.cli.arguments import Flag, flags, make_parser, positive_number
 from flaxformer_mt.interop import BOUND
 
 _NEEDED = {
-    "--from MODEL": "folder of a Marian model (config.json, weights, vocab.json, source.spm, "
-    "target.spm), or ORG/MODEL[@REVISION] on the hub",
-    "--workdir DIR": "a new run directory",
+    "--from": Flag(
+        "folder of a Marian model (config.json, weights, vocab.json, source.spm, "
+        "target.spm), or ORG/MODEL[@REVISION] on the hub",
+        takes="MODEL",
+    ),
+    "--workdir": Flag("a new run directory", takes="DIR"),
 }
 _WHAT = {
-    "--sample FILE": "source lines for the comparison (default: pieces of the vocabulary)",
-    "--bound X:float": "largest allowed difference in a token's natural log-probability",
+    "--sample": Flag(
+        "source lines for the comparison (default: pieces of the vocabulary)", takes="FILE"
+    ),
+    "--bound": Flag(
+        "largest allowed difference in a token's natural log-probability",
+        takes="X",
+        read=positive_number,
+    ),
 }
 
 

@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except Exception as error:
-        message = explained(error, name)
+        message = user_message(error, name)
         if message is None:
             raise
         print(f"{program()} {name}: error: {message}", file=sys.stderr)
@@ -169,7 +169,7 @@ def module_of(command: str) -> str:
     return f"{command}_" if keyword.iskeyword(command) else command
 
 
-def explained(error: Exception, command: str) -> str | None:
+def user_message(error: Exception, command: str) -> str | None:
     """A message to the user about an error of `command`; None for a bug, which keeps its trace."""
     if isinstance(error, FlaxformerError):
         return str(error)

@@ -5,24 +5,43 @@ from dataclasses import fields
 
 from flaxformer_mt.api import say
 from flaxformer_mt.api.settings import sized_config
-from flaxformer_mt.cli.arguments import CONFIG, flags, make_parser, print_json
+from flaxformer_mt.cli.arguments import (
+    CONFIG,
+    Flag,
+    flags,
+    lengths,
+    make_parser,
+    positive,
+    positive_number,
+    print_json,
+)
 from flaxformer_mt.planning import set_for_compiler
 from flaxformer_mt.rundir.paths import check_output
 
-_NEEDED = CONFIG | {"--topology VERSION:AxB[xC]": "such as v5e:2x4 or v5p:2x2x1"}
+_NEEDED = CONFIG | {"--topology": Flag("such as v5e:2x4 or v5p:2x2x1", takes="VERSION:AxB[xC]")}
 _REPORT = {
-    "--slices N:int": "number of slices",
-    "--workdir DIR": "run to take vocabulary sizes and batch shapes from (default: the config)",
-    "--lengths SRC,TGT:lengths": "positions per row (default: the longest, which need the most "
-    "memory); with --decode, of a source and its output",
-    "--price-per-chip-hour X:float": "also show what the run would cost",
-    "--json": "print JSON",
-    "--save-hlo FILE": "write the compiled step's HLO text",
+    "--slices": Flag("number of slices", takes="N", read=positive),
+    "--workdir": Flag(
+        "run to take vocabulary sizes and batch shapes from (default: the config)", takes="DIR"
+    ),
+    "--lengths": Flag(
+        "positions per row (default: the longest, which need the most "
+        "memory); with --decode, of a source and its output",
+        takes="SRC,TGT",
+        read=lengths,
+    ),
+    "--price-per-chip-hour": Flag(
+        "also show what the run would cost", takes="X", read=positive_number
+    ),
+    "--json": Flag("print JSON"),
+    "--save-hlo": Flag("write the compiled step's HLO text", takes="FILE"),
 }
 _INSTEAD = {
-    "--shardings": "show how parameters are sharded; compiles nothing",
-    "--fit": "find what makes the batch fit (remat, accumulation) and the largest batch that fits",
-    "--decode": "plan beam search on one device instead",
+    "--shardings": Flag("show how parameters are sharded; compiles nothing"),
+    "--fit": Flag(
+        "find what makes the batch fit (remat, accumulation) and the largest batch that fits"
+    ),
+    "--decode": Flag("plan beam search on one device instead"),
 }
 _UNUSED = {
     "--shardings": ("lengths", "price_per_chip_hour", "save_hlo"),

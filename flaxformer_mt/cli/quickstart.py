@@ -8,8 +8,8 @@ from typing import cast
 import flaxformer_mt as fm
 from flaxformer_mt.api import say
 from flaxformer_mt.cli import average, evaluate, train
-from flaxformer_mt.cli.arguments import flags, make_parser
-from flaxformer_mt.config import DataConfig, load_config
+from flaxformer_mt.cli.arguments import Flag, flags, make_parser
+from flaxformer_mt.config import DataConfig, read_config
 from flaxformer_mt.config.kinds import GrammarText
 from flaxformer_mt.errors import UserError, program
 from flaxformer_mt.grammar.text import Split, pairs
@@ -20,9 +20,12 @@ UNSEEN = 6
 
 
 _WHAT = {
-    "--workdir DIR": "run directory",
-    "--write-text DIR": "only write the grammar's sentences to files (train.en, train.de, "
-    "valid.en and so on), like text of your own",
+    "--workdir": Flag("run directory", takes="DIR"),
+    "--write-text": Flag(
+        "only write the grammar's sentences to files (train.en, train.de, "
+        "valid.en and so on), like text of your own",
+        takes="DIR",
+    ),
 }
 
 
@@ -31,7 +34,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, _WHAT, workdir="runs/quickstart")
     options = parser.parse_args(arguments)
     if options.write_text is not None:
-        write_text(Path(options.write_text), load_config("quickstart", options.overrides).data)
+        write_text(Path(options.write_text), read_config("quickstart", options.overrides).data)
         return 0
     status = train.train_run(options.workdir, "quickstart", options.overrides, options.command)
     if status:

@@ -7,7 +7,14 @@ from pathlib import Path
 
 from flaxformer_mt.api import say
 from flaxformer_mt.cli import train
-from flaxformer_mt.cli.arguments import flags, make_parser
+from flaxformer_mt.cli.arguments import (
+    Flag,
+    flags,
+    make_parser,
+    positive,
+    positive_number,
+    utf8_text,
+)
 from flaxformer_mt.cli.figures import make_folder
 from flaxformer_mt.errors import STOPPED
 from flaxformer_mt.figures.canvas import require_matplotlib
@@ -25,32 +32,46 @@ rows are skipped, stopped rows resume, and a failed row doesn't stop the others.
 {RULE} --config.a.b=VALUE changes the base model; a row's sizes keep their ratio to it.
 docs/reproducing.md has examples."""
 _WHAT = {
-    f"what {'|'.join(TABLES)}|figures|report": "a table's rows; figures 3 to 5, from a run; or a "
-    "report of the results so far",
-    "--workdir DIR": "folder for runs, results, the report and figures",
-    "--dry-run": "only list the rows, their state and their cost",
+    "what": Flag(
+        "a table's rows; figures 3 to 5, from a run; or a report of the results so far",
+        choices=(*TABLES, "figures", "report"),
+    ),
+    "--workdir": Flag("folder for runs, results, the report and figures", takes="DIR"),
+    "--dry-run": Flag("only list the rows, their state and their cost"),
 }
 _ROWS = {
-    "--only ROW...": "only these rows",
-    "--seeds N:int...": "one run per seed (default: 1)",
-    "--scale S:float": "fraction of the paper's training (default: 1)",
+    "--only": Flag("only these rows", takes="ROW", several=True, read=utf8_text),
+    "--seeds": Flag("one run per seed (default: 1)", takes="N", several=True, read=positive),
+    "--scale": Flag(
+        "fraction of the paper's training (default: 1)", takes="S", read=positive_number
+    ),
 }
 _TEXT = {
-    f"--text {'|'.join(TEXTS)}": "read the paper's text from files or from TensorFlow Datasets "
-    "(default: files)",
-    "--folder DIR": "folder of the text, or of prepared datasets for tfds (default: as in the "
-    "configs)",
-    "--corpus NAME": "name for your own text instead of the paper's",
-    "--train SRC TGT": "--corpus: its files in --folder",
-    "--valid SRC TGT": "--corpus: its files in --folder",
-    "--test SRC TGT": "--corpus: its files in --folder (Table 3 is scored on valid)",
+    "--text": Flag(
+        "read the paper's text from files or from TensorFlow Datasets (default: files)",
+        choices=TEXTS,
+    ),
+    "--folder": Flag(
+        "folder of the text, or of prepared datasets for tfds (default: as in the configs)",
+        takes="DIR",
+    ),
+    "--corpus": Flag("name for your own text instead of the paper's", takes="NAME", read=utf8_text),
+    "--train": Flag("--corpus: its files in --folder", takes=("SRC", "TGT")),
+    "--valid": Flag("--corpus: its files in --folder", takes=("SRC", "TGT")),
+    "--test": Flag(
+        "--corpus: its files in --folder (Table 3 is scored on valid)", takes=("SRC", "TGT")
+    ),
 }
 _RESULTS = {
-    "--results DIR": "folder of result files (default: DIR/results)",
-    "--report FILE": "where to write the report (default: DIR/reproduction.md)",
-    "--check": "report: write nothing; fail if the report is out of date",
+    "--results": Flag("folder of result files (default: DIR/results)", takes="DIR"),
+    "--report": Flag("where to write the report (default: DIR/reproduction.md)", takes="FILE"),
+    "--check": Flag("report: write nothing; fail if the report is out of date"),
 }
-_FIGURES = {"--run DIR": "figures: a trained run (default: Table 2's base model in --workdir)"}
+_FIGURES = {
+    "--run": Flag(
+        "figures: a trained run (default: Table 2's base model in --workdir)", takes="DIR"
+    )
+}
 _OF_TABLES = "scale only seeds text folder corpus train valid test".split()
 
 
@@ -82,7 +103,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 
 def _run(options: Namespace, experiments: Sequence[Experiment]) -> int:
-    from flaxformer_mt.cli.main import explained  # which imports the commands
+    from flaxformer_mt.cli.main import user_message  # which imports the commands
     from flaxformer_mt.reproduction.run_rows import Ending, RowRunner
 
     def trained(run: RunDirectory, changes: Sequence[str]) -> Ending:
@@ -93,7 +114,7 @@ def _run(options: Namespace, experiments: Sequence[Experiment]) -> int:
         workdir=Path(options.workdir),
         results=options.results,
         train=trained,
-        explain=lambda error: explained(error, "reproduce"),
+        explain=lambda error: user_message(error, "reproduce"),
         say=say,
         command=options.command,
     )

@@ -13,10 +13,13 @@ from flaxformer_mt.cli.arguments import (
     DTYPE,
     NO_SPLIT,
     WORKDIR,
+    Flag,
     add_settings,
     add_weights,
     flags,
     make_parser,
+    positive,
+    utf8_text,
 )
 from flaxformer_mt.cli.bulk import OUTPUT, Loader, run_or_join
 
@@ -25,22 +28,38 @@ if TYPE_CHECKING:
     from flaxformer_mt.bulk.scoring import ScoreCounts
 
 _LINES = {
-    "--per-token": "also give each token's log-probability",
-    "--overlong split|refuse": "if a side is too long for the model, fail, or split both sides as "
-    "`translate` does and score matching parts",
+    "--per-token": Flag("also give each token's log-probability"),
+    "--overlong": Flag(
+        "if a side is too long for the model, fail, or split both sides as "
+        "`translate` does and score matching parts",
+        choices=("split", "refuse"),
+    ),
 }
 _PAIRS = {
-    "--src FILE": "source lines, with --tgt",
-    "--tgt FILE": "their translations, line by line",
-    "--input FILE": "pairs in one file (default: standard input)",
-    "--format tsv|jsonl": "format of --input. tsv (default): columns, followed by log-probability "
-    "and score; jsonl: one JSON object per line, with the scores in an added object",
-    "--columns SRC:int TGT:int": "tsv: columns of source and translation (default: 1 2)",
-    "--key KEY": "jsonl: the source's key; a dot enters an object (default: source)",
-    "--translation-key KEY": "jsonl: the translation's key (default: translation)",
-    "--from-tokens": "jsonl: score the token ids under `tokens`, written by `translate --tokens`, "
-    "instead of the text",
-    "--scored-key KEY": "jsonl: the key to add (default: scored)",
+    "--src": Flag("source lines, with --tgt", takes="FILE"),
+    "--tgt": Flag("their translations, line by line", takes="FILE"),
+    "--input": Flag("pairs in one file (default: standard input)", takes="FILE"),
+    "--format": Flag(
+        "format of --input. tsv (default): columns, followed by log-probability "
+        "and score; jsonl: one JSON object per line, with the scores in an added object",
+        choices=("tsv", "jsonl"),
+    ),
+    "--columns": Flag(
+        "tsv: columns of source and translation (default: 1 2)", takes=("SRC", "TGT"), read=positive
+    ),
+    "--key": Flag(
+        "jsonl: the source's key; a dot enters an object (default: source)",
+        takes="KEY",
+        read=utf8_text,
+    ),
+    "--translation-key": Flag(
+        "jsonl: the translation's key (default: translation)", takes="KEY", read=utf8_text
+    ),
+    "--from-tokens": Flag(
+        "jsonl: score the token ids under `tokens`, written by `translate --tokens`, "
+        "instead of the text"
+    ),
+    "--scored-key": Flag("jsonl: the key to add (default: scored)", takes="KEY", read=utf8_text),
 }
 
 

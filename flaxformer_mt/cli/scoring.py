@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from flaxformer_mt.api import say
-from flaxformer_mt.cli.arguments import flags
+from flaxformer_mt.cli.arguments import Flag, count, flags, samples, utf8_text
 from flaxformer_mt.config.languages import base_language, language_pair, target_language_of
 from flaxformer_mt.evaluation.comet import MODEL, require_comet
 from flaxformer_mt.evaluation.evaluate import read_segments
@@ -25,22 +25,33 @@ if TYPE_CHECKING:
 
 _CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
 _METRICS = {
-    f"--tokenize {'|'.join(TOKENIZERS)}": "sacreBLEU's tokenisation; none: the text is already "
-    "tokenised (default: the run's, else by target language: sacreBLEU's choice, or char for other "
-    "text without blanks between words)",
-    "--lowercase": "BLEU and chrF ignore case",
-    "--tgt-lang CODE": "target language, which decides the tokenisation; the paper's BLEU has "
-    f"rules for {', '.join(LANGUAGES)} (default: from the run, --langpair or the names of files)",
-    "--no-ter": "skip TER, the slowest metric",
+    "--tokenize": Flag(
+        "sacreBLEU's tokenisation; none: the text is already tokenised (default: the run's, else "
+        "by target language: sacreBLEU's choice, or char for other text without blanks between "
+        "words)",
+        choices=TOKENIZERS,
+    ),
+    "--lowercase": Flag("BLEU and chrF ignore case"),
+    "--tgt-lang": Flag(
+        "target language, which decides the tokenisation; the paper's BLEU has rules for "
+        f"{', '.join(LANGUAGES)} (default: from the run, --langpair or the names of files)",
+        takes="CODE",
+        read=utf8_text,
+    ),
+    "--no-ter": Flag("skip TER, the slowest metric"),
 }
 _RESAMPLING = {
-    "--comet-gpus N:count": "GPUs for COMET",
-    "--resamples N:samples": "bootstrap resamples for 95%% intervals (0: none)",
-    "--seed N:count": "seed for all resampling, sacreBLEU's by default",
+    "--comet-gpus": Flag("GPUs for COMET", takes="N", read=count),
+    "--resamples": Flag(
+        "bootstrap resamples for 95%% intervals (0: none)", takes="N", read=samples
+    ),
+    "--seed": Flag("seed for all resampling, sacreBLEU's by default", takes="N", read=count),
 }
 TESTSET = {
-    "--testset NAME": "a sacreBLEU test set, such as wmt14/full; needs --langpair",
-    "--langpair XX-YY": "the test set's languages, such as en-de",
+    "--testset": Flag(
+        "a sacreBLEU test set, such as wmt14/full; needs --langpair", takes="NAME", read=utf8_text
+    ),
+    "--langpair": Flag("the test set's languages, such as en-de", takes="XX-YY"),
 }
 
 

@@ -18,12 +18,14 @@ from flaxformer_mt.cli.arguments import (
     DTYPE,
     SHORTLIST,
     WORKDIR,
+    Flag,
     add_decoding,
     as_asked,
     flags,
     integer,
     make_parser,
     positive_number,
+    utf8_text,
 )
 from flaxformer_mt.errors import UserError, install
 from flaxformer_mt.files.reading import read_text
@@ -101,20 +103,30 @@ def _loaded(options: argparse.Namespace) -> tuple[fm.Translator, ServedModel]:
 
 
 _WHAT = {
-    "--host HOST": "address to listen on; 0.0.0.0: all addresses",
-    "--api-keys FILE": "accept only requests with a key from this file, one per line",
+    "--host": Flag("address to listen on; 0.0.0.0: all addresses", takes="HOST"),
+    "--api-keys": Flag(
+        "accept only requests with a key from this file, one per line", takes="FILE"
+    ),
     **DTYPE,
     **SHORTLIST,
-    "--no-constraints": "refuse `terms` and `forbid`, and compile nothing for them",
-    "--examples FILE": "example texts for the page, one per line",
-    f"--log {'|'.join(get_args(Log))}": "log one line per request; `text` also logs the "
-    "translated text",
+    "--no-constraints": Flag("refuse `terms` and `forbid`, and compile nothing for them"),
+    "--examples": Flag("example texts for the page, one per line", takes="FILE"),
+    "--log": Flag(
+        "log one line per request; `text` also logs the translated text", choices=get_args(Log)
+    ),
 }
 _REPEATABLE = {
-    "--cors ORIGIN": "let web pages from this origin use the API, such as https://example.org; "
-    "repeatable",
-    "--allowed-host NAME": "host name to answer to besides localhost and IP addresses, such as "
-    "translate.example.org; repeatable",
+    "--cors": Flag(
+        "let web pages from this origin use the API, such as https://example.org; repeatable",
+        takes="ORIGIN",
+        read=utf8_text,
+    ),
+    "--allowed-host": Flag(
+        "host name to answer to besides localhost and IP addresses, such as "
+        "translate.example.org; repeatable",
+        takes="NAME",
+        read=utf8_text,
+    ),
 }
 
 

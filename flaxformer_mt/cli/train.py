@@ -12,10 +12,12 @@ from flaxformer_mt.api.settings import SettingsRequest, settled_by_first
 from flaxformer_mt.cli.arguments import (
     CONFIG,
     WORKDIR,
+    Flag,
     add_processes,
     cluster,
     flags,
     make_parser,
+    steps,
 )
 from flaxformer_mt.config import ConfigError
 from flaxformer_mt.errors import STOPPED, program
@@ -27,12 +29,17 @@ if TYPE_CHECKING:
     from flaxformer_mt.parallel.processes import Processes
 
 _WHAT = {
-    "--init-from RUN": "start from another run's weights, and its settings unless --config is "
-    "given",
-    "--profile-steps A:B:steps": "trace steps A to B into the run's profile/ for XProf or "
-    "TensorBoard",
-    "--dry-run": "compile the longest batch shape, show memory, time and ETA on this machine, and "
-    "exit",
+    "--init-from": Flag(
+        "start from another run's weights, and its settings unless --config is given", takes="RUN"
+    ),
+    "--profile-steps": Flag(
+        "trace steps A to B into the run's profile/ for XProf or TensorBoard",
+        takes="A:B",
+        read=steps,
+    ),
+    "--dry-run": Flag(
+        "compile the longest batch shape, show memory, time and ETA on this machine, and exit"
+    ),
 }
 
 

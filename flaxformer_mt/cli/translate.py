@@ -12,12 +12,15 @@ from flaxformer_mt.bulk.reading import OneInput
 from flaxformer_mt.cli.arguments import (
     NO_SPLIT,
     WORKDIR,
+    Flag,
     add_decoding,
     add_sampling,
     add_search,
     flags,
     make_parser,
+    positive,
     sampling_of,
+    utf8_text,
 )
 from flaxformer_mt.cli.bulk import OUTPUT, Loader, run_or_join
 
@@ -27,40 +30,84 @@ if TYPE_CHECKING:
     from flaxformer_mt.decoding.constraints.terminology import Terminology
 
 _LINES = {
-    "--n-best N:int": "up to N translations per line: a list in jsonl, else lines starting with "
-    "the source line's number and a tab",
-    "--mbr": "of the --beam-size translations (or samples, with --sample), return the one most "
-    "similar to the others by chrF (minimum Bayes risk)",
-    "--overlong split|refuse": "if a line is too long for the model, split it at sentence ends, "
-    "translate and rejoin, or fail",
+    "--n-best": Flag(
+        "up to N translations per line: a list in jsonl, else lines starting with "
+        "the source line's number and a tab",
+        takes="N",
+        read=positive,
+    ),
+    "--mbr": Flag(
+        "of the --beam-size translations (or samples, with --sample), return the one most "
+        "similar to the others by chrF (minimum Bayes risk)"
+    ),
+    "--overlong": Flag(
+        "if a line is too long for the model, split it at sentence ends, "
+        "translate and rejoin, or fail",
+        choices=("split", "refuse"),
+    ),
 }
 _FORMS = {
-    f"--format {'|'.join(NAMES)}": "text: one sentence per line; tsv: columns, translating one; "
-    "jsonl: one JSON object per line, adding the translation",
-    f"--output-format {'|'.join(NAMES)}": "output format (default: --format)",
-    "--column N:int": "tsv: the column to translate (default: 1)",
-    "--append": "tsv: add the translation as the last column instead of replacing the source",
-    "--key KEY": "jsonl: the source's key; a dot enters an object (default: source)",
-    "--translation-key KEY": "jsonl: the key to add (default: translation); with another one, the "
-    "other fields are KEY_score and so on",
-    "--scores": "text: put a score and a tab before each translation; tsv: add a column; jsonl "
-    "always has scores",
-    "--alignments": "align words (0-0 1-2 ...), in a last column or a field",
-    "--tokens": "jsonl: add the translation's token ids, for `score`",
+    "--format": Flag(
+        "text: one sentence per line; tsv: columns, translating one; "
+        "jsonl: one JSON object per line, adding the translation",
+        choices=NAMES,
+    ),
+    "--output-format": Flag("output format (default: --format)", choices=NAMES),
+    "--column": Flag("tsv: the column to translate (default: 1)", takes="N", read=positive),
+    "--append": Flag("tsv: add the translation as the last column instead of replacing the source"),
+    "--key": Flag(
+        "jsonl: the source's key; a dot enters an object (default: source)",
+        takes="KEY",
+        read=utf8_text,
+    ),
+    "--translation-key": Flag(
+        "jsonl: the key to add (default: translation); with another one, the "
+        "other fields are KEY_score and so on",
+        takes="KEY",
+        read=utf8_text,
+    ),
+    "--scores": Flag(
+        "text: put a score and a tab before each translation; tsv: add a column; jsonl "
+        "always has scores"
+    ),
+    "--alignments": Flag("align words (0-0 1-2 ...), in a last column or a field"),
+    "--tokens": Flag("jsonl: add the translation's token ids, for `score`"),
 }
 _CONSTRAINTS = {
-    "--prefix TEXT": "start each translation with this",
-    "--prefix-key KEY": "jsonl: key of each line's own prefix",
-    "--suppress PIECE...": "never produce these pieces of the target vocabulary",
-    "--forbid TEXT...": "never produce these phrases, as whole words, written as here",
-    "--forbid-key KEY": "jsonl: key of each line's own list of such phrases",
-    "--constraints-key KEY": "jsonl: key of each line's own list of phrases to produce",
-    "--terminology FILE": "one term, a tab and its translation per line: where a source has the "
-    "term, produce that translation",
-    "--terminology-mode hard|soft": "hard: as whole words, written as in FILE; soft: the last word "
-    "may be inflected",
-    "--ensemble DIR...": "more run directories with the same vocabulary; averages the models' "
-    "probabilities",
+    "--prefix": Flag("start each translation with this", takes="TEXT", read=utf8_text),
+    "--prefix-key": Flag("jsonl: key of each line's own prefix", takes="KEY", read=utf8_text),
+    "--suppress": Flag(
+        "never produce these pieces of the target vocabulary",
+        takes="PIECE",
+        several=True,
+        read=utf8_text,
+    ),
+    "--forbid": Flag(
+        "never produce these phrases, as whole words, written as here",
+        takes="TEXT",
+        several=True,
+        read=utf8_text,
+    ),
+    "--forbid-key": Flag(
+        "jsonl: key of each line's own list of such phrases", takes="KEY", read=utf8_text
+    ),
+    "--constraints-key": Flag(
+        "jsonl: key of each line's own list of phrases to produce", takes="KEY", read=utf8_text
+    ),
+    "--terminology": Flag(
+        "one term, a tab and its translation per line: where a source has the "
+        "term, produce that translation",
+        takes="FILE",
+    ),
+    "--terminology-mode": Flag(
+        "hard: as whole words, written as in FILE; soft: the last word may be inflected",
+        choices=("hard", "soft"),
+    ),
+    "--ensemble": Flag(
+        "more run directories with the same vocabulary; averages the models' probabilities",
+        takes="DIR",
+        several=True,
+    ),
 }
 
 
@@ -69,7 +116,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, WORKDIR, required=True)
     add_decoding(parser)
     source = "source lines; plain, .gz, .xz or .zst; gs:// too (default: standard input)"
-    flags(parser, {"--input FILE": source} | OUTPUT, engine="local")
+    flags(parser, {"--input": Flag(source, takes="FILE")} | OUTPUT, engine="local")
     flags(parser.add_argument_group("input and output formats"), _FORMS, format="text")
     flags(parser, _LINES | NO_SPLIT, n_best=1, overlong="split")
     add_search(parser)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from flaxformer_mt.api import say
 from flaxformer_mt.api.trees import linearize_files, rebuild_file, score_files
-from flaxformer_mt.cli.arguments import flags, make_parser, print_json
+from flaxformer_mt.cli.arguments import Flag, flags, make_parser, print_json
 from flaxformer_mt.parsing.evalb import scores_json, scores_table
 from flaxformer_mt.parsing.linearization import counted
 from flaxformer_mt.rundir.paths import as_path, check_output, write_json
@@ -15,25 +15,32 @@ _EPILOG = """linearize writes the two files to train on (--config parsing); tran
 sentences into linearised trees; rebuild turns those into trees; score compares trees with gold.
 Files may be plain, .gz, .xz or .zst; - is standard input. docs/parsing.md has an example."""
 _SOURCE = "sentences, one per line, words separated by spaces"
-_OUTPUTS = {"--output-src FILE": _SOURCE, "--output-tgt FILE": "linearised trees"}
+_OUTPUTS = {
+    "--output-src": Flag(_SOURCE, takes="FILE"),
+    "--output-tgt": Flag("linearised trees", takes="FILE"),
+}
 _LINEARIZE = {
-    "trees TREES...": "bracketed trees",
-    "--leaves xx|tags|words": "leaf for each word: XX, its part-of-speech tag, or the word itself "
-    "(default: xx)",
+    "trees": Flag("bracketed trees", takes="TREES", several=True),
+    "--leaves": Flag(
+        "leaf for each word: XX, its part-of-speech tag, or the word itself (default: xx)",
+        choices=("xx", "tags", "words"),
+    ),
 }
 _REBUILD = {
-    "src SRC": _SOURCE,
-    "predicted PREDICTED": "linearised trees, one per line",
-    "--output FILE": "default: standard output",
-    "--malformed repair|flat": "repair a malformed tree, or replace it with a flat tree of the "
-    "words (default: repair)",
-    "--json FILE": "write the counts of repairs to this file",
+    "src": Flag(_SOURCE, takes="SRC"),
+    "predicted": Flag("linearised trees, one per line", takes="PREDICTED"),
+    "--output": Flag("default: standard output", takes="FILE"),
+    "--malformed": Flag(
+        "repair a malformed tree, or replace it with a flat tree of the words (default: repair)",
+        choices=("repair", "flat"),
+    ),
+    "--json": Flag("write the counts of repairs to this file", takes="FILE"),
 }
 _SCORE = {
-    "gold GOLD": "bracketed trees",
-    "predicted PREDICTED": "one tree for each; (()) if there is none",
-    "--json": "print JSON instead of the table",
-    "--output FILE": "also write the JSON to this file",
+    "gold": Flag("bracketed trees", takes="GOLD"),
+    "predicted": Flag("one tree for each; (()) if there is none", takes="PREDICTED"),
+    "--json": Flag("print JSON instead of the table"),
+    "--output": Flag("also write the JSON to this file", takes="FILE"),
 }
 
 

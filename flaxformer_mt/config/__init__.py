@@ -19,13 +19,14 @@ from flaxformer_mt.config.freeze import (
     to_dict as to_dict,
     to_text as to_text,
 )
-from flaxformer_mt.config.load import load_config as load_config
+from flaxformer_mt.config.load import read_config as read_config
 from flaxformer_mt.config.presets import (
     paper_big as paper_big,
     paper_wmt14 as paper_wmt14,
     wmt14_variant as wmt14_variant,
 )
 from flaxformer_mt.config.schema import (
+    WEIGHT_FIELDS as WEIGHT_FIELDS,
     CorpusConfig as CorpusConfig,
     DataConfig as DataConfig,
     DecodingConfig as DecodingConfig,

@@ -68,7 +68,7 @@ def find_config(name: str) -> Path:
     raise ConfigError(f"{name}: no such config file; {advice}")
 
 
-def load_config(
+def read_config(
     spec: str,
     overrides: Sequence[str] | Mapping[str, Any] = (),
     *,
@@ -117,7 +117,7 @@ class Draft:
         pace: Pace | None = None,
         say: Callable[[str], None] | None = None,
     ) -> ExperimentConfig:
-        """The frozen config, with arguments as of `load_config`. Raises ConfigError."""
+        """The frozen config, with arguments as of `read_config`. Raises ConfigError."""
         sized_config = self._sized(recorded, measure, pace)
         frozen = _with_position_scale(freeze(sized_config, self.spec), recorded)
         frozen = with_repaid_shapes(frozen, recorded)
@@ -218,7 +218,7 @@ def _of_file(spec: str) -> ConfigDict:
     except Exception as error:
         # A config raises a plain ValueError for an unknown variant.
         is_unknown_variant = get_config is not None and type(error) is ValueError
-        message = f"{spec}: {error}" if is_unknown_variant else _explained(error, path)
+        message = f"{spec}: {error}" if is_unknown_variant else _problem_of_file(error, path)
         raise ConfigError(message) from error
     if not isinstance(config, ConfigDict):
         raise ConfigError(
@@ -338,7 +338,7 @@ def refuse_unused(
         raise ConfigError(f"{origin}: " + "; ".join(new))
 
 
-def _explained(error: Exception, path: Path) -> str:
+def _problem_of_file(error: Exception, path: Path) -> str:
     """An error of a config file's code, with its line, and a misspelt key's nearest name."""
     if isinstance(error, SyntaxError):
         place = f"{error.filename or path}:{error.lineno}" if error.lineno else str(path)

@@ -47,9 +47,12 @@ def setting(
     *,
     resume: bool = False,
     decides: Decides | None = None,
+    weights: bool = False,
     **bounds: float,
 ) -> Any:
     """A dataclass field with its explanation; `resume`: a resumed run may change it.
+
+    `weights`: it decides which parameters a model has, or their shapes.
 
     `decides` is what the setting affects: what is trained, a trained model's scores, or only where,
     how fast and with what reports ("nothing"). None: as its group; the outermost decides training.
@@ -57,7 +60,13 @@ def setting(
     """
     if type(default) is int:
         bounds = {"maximum": LARGEST_INTEGER} | bounds
-    metadata = {"help": help, "resume": resume, "decides": decides, "bounds": Bounds(**bounds)}
+    metadata = {
+        "help": help,
+        "resume": resume,
+        "decides": decides,
+        "weights": weights,
+        "bounds": Bounds(**bounds),
+    }
     if isinstance(default, type):
         return dataclasses.field(default_factory=default, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -65,31 +74,42 @@ def setting(
 
 def operational(default: Any, help: str, **bounds: float) -> Any:
     """A setting that decides nothing and may change at any time."""
-    return setting(default, help, resume=True, decides="nothing", **bounds)
+    return setting(default, help, resume=True, decides="nothing", weights=False, **bounds)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    encoder_layers: int = setting(6, "N of the encoder stack", minimum=1)
-    decoder_layers: int = setting(6, "N of the decoder stack", minimum=1)
-    d_model: int = setting(512, "width of embeddings and of every sub-layer's output", minimum=1)
-    d_ff: int = setting(2048, "hidden width of the feed-forward layers", minimum=1)
+    encoder_layers: int = setting(6, "N of the encoder stack", weights=True, minimum=1)
+    decoder_layers: int = setting(6, "N of the decoder stack", weights=True, minimum=1)
+    d_model: int = setting(
+        512, "width of embeddings and of every sub-layer's output", weights=True, minimum=1
+    )
+    d_ff: int = setting(2048, "hidden width of the feed-forward layers", weights=True, minimum=1)
     num_heads: int = setting(
         8,
         "h, attention heads; d_k and d_v stay as they are: set them too (paper: d_model / h)",
+        weights=True,
         minimum=1,
     )
     d_k: int = setting(
-        64, "width of each head's queries and keys, whatever d_model and h are", minimum=1
+        64,
+        "width of each head's queries and keys, whatever d_model and h are",
+        weights=True,
+        minimum=1,
     )
-    d_v: int = setting(64, "width of each head's values, whatever d_model and h are", minimum=1)
+    d_v: int = setting(
+        64, "width of each head's values, whatever d_model and h are", weights=True, minimum=1
+    )
     norm: Literal["post", "pre"] = setting(
-        "post", "post: LayerNorm(x + Sublayer(x)), the paper; pre: x + Sublayer(LayerNorm(x))"
+        "post",
+        "post: LayerNorm(x + Sublayer(x)), the paper; pre: x + Sublayer(LayerNorm(x))",
+        weights=True,
     )
     norm_epsilon: float = setting(1e-6, "added to the variance in layer normalisation", above=0)
     positions: Literal["sinusoidal", "learned"] = setting(
         "sinusoidal",
         "position encoding: the paper's section 3.5, or a learned table (Table 3 row E)",
+        weights=True,
     )
     position_scale: Literal["auto", "one", "sqrt_d_model"] = setting(
         "auto",
@@ -106,14 +126,19 @@ class ModelConfig:
         "all",
         "all: one matrix for source, target and softmax (paper, needs a shared vocabulary); "
         "target: target embedding and softmax; none: three matrices",
+        weights=True,
     )
     activation: Literal["relu", "silu"] = setting(
         "relu", "between the feed-forward layers: relu (paper) or silu (swish; OPUS-MT)"
     )
     attention_bias: bool = setting(
-        False, "biases in attention's four projections (paper: no; Marian and PyTorch: yes)"
+        False,
+        "biases in attention's four projections (paper: no; Marian and PyTorch: yes)",
+        weights=True,
     )
-    logits_bias: bool = setting(False, "a bias on the output logits (paper: no; Marian: yes)")
+    logits_bias: bool = setting(
+        False, "a bias on the output logits (paper: no; Marian: yes)", weights=True
+    )
     vocab_multiple: int = setting(
         1,
         "pad embedding tables to a multiple of this many rows, so that mesh.tensor can split them "
@@ -144,6 +169,11 @@ class ModelConfig:
     remat: bool = operational(
         False, "recompute each layer in the backward pass: less memory, one third more compute"
     )
+
+
+WEIGHT_FIELDS = tuple(
+    field for field in dataclasses.fields(ModelConfig) if field.metadata["weights"]
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

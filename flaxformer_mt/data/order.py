@@ -46,18 +46,18 @@ class Order:
     it, and gives each pair once per pass.
     """
 
-    parts: tuple[StoredCorpus, ...]
+    corpora: tuple[StoredCorpus, ...]
     seed: int
     window: int  # pairs a window should have; an epoch's windows differ by at most one pair
     epoch_pairs: int = 0  # mixture: draws that count as one epoch; 0 for as many as there are pairs
 
     @property
     def is_mixture(self) -> bool:
-        return any(corpus.weight for corpus in self.parts)
+        return any(corpus.weight for corpus in self.corpora)
 
     @property
     def pairs_per_epoch(self) -> int:
-        total = sum(corpus.size for corpus in self.parts)
+        total = sum(corpus.size for corpus in self.corpora)
         return (self.epoch_pairs or total) if self.is_mixture else total
 
     @property
@@ -68,14 +68,14 @@ class Order:
         """The pairs of a window, corpus by corpus; plans shuffle them again."""
         start, stop = self._bound(window), self._bound(window + 1)
         if not self.is_mixture:
-            all_pairs = StoredCorpus("", self.parts[0].first, self.pairs_per_epoch)
+            all_pairs = StoredCorpus("", self.corpora[0].first, self.pairs_per_epoch)
             return self._stream(all_pairs, 0, epoch, start, stop)
 
         drawn_before = epoch * self.pairs_per_epoch
         start, stop = drawn_before + start, drawn_before + stop
         drawn = []
-        total = sum(Fraction(corpus.weight) for corpus in self.parts)
-        for number, corpus in enumerate(self.parts, start=1):
+        total = sum(Fraction(corpus.weight) for corpus in self.corpora)
+        for number, corpus in enumerate(self.corpora, start=1):
             share = Fraction(corpus.weight) / total
             # Places in the corpus's endless stream of passes.
             place, end = (math.floor(share * bound) for bound in (start, stop))

@@ -85,7 +85,7 @@ class Plan:
         return sum(self.shapes[shape].positions for shape in self.shape_of)
 
 
-def stream(seed: int, epoch: int, window: int) -> np.random.Philox:
+def plan_bits(seed: int, epoch: int, window: int) -> np.random.Philox:
     """The random bits of a window's plan."""
     return np.random.Philox(np.random.SeedSequence((seed, epoch, window)))
 

@@ -13,7 +13,7 @@ from flaxformer_mt.data.batch import WHOLE, Batch, Share, assemble
 from flaxformer_mt.data.bucket import plan_buckets, plan_pass, shapes_for
 from flaxformer_mt.data.order import Order, Position
 from flaxformer_mt.data.pack import packed_shape, plan_packed
-from flaxformer_mt.data.plan import BatchRows, Plan, PlanError, Shape, stream
+from flaxformer_mt.data.plan import BatchRows, Plan, PlanError, Shape, plan_bits
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import LengthCounts, TokenPairs
 
@@ -69,7 +69,7 @@ class Planner:
         if resampler is not None:
             pairs_a_batch = batch.tokens * counts.sum() / (np.maximum(src, tgt) * counts).sum()
             window = min(window, max(_SAMPLED_PAIRS, int(_SAMPLED_BATCHES * pairs_a_batch)))
-        self.order = Order(pairs.parts, seed, window, epoch_pairs)
+        self.order = Order(pairs.corpora, seed, window, epoch_pairs)
 
     def window(self, epoch: int, window: int) -> PlannedWindow:
         """The plan of a window, whose pairs are split afresh where segmentations are drawn."""
@@ -80,7 +80,7 @@ class Planner:
             indices = np.arange(len(pairs))
 
         src, tgt = (side.lengths(indices) for side in pairs.sides.values())
-        random = stream(self._seed, epoch, window)
+        random = plan_bits(self._seed, epoch, window)
         match self._layout:
             case Packed():
                 plan = plan_packed(src, tgt, self.shapes[0], random)
@@ -93,11 +93,11 @@ class Planner:
 
 def _expected_lengths(pairs: TokenPairs) -> LengthCounts:
     """Source lengths, target lengths, and how often they occur together, in a mixture as drawn."""
-    if not any(corpus.weight for corpus in pairs.parts):
+    if not any(corpus.weight for corpus in pairs.corpora):
         return pairs.length_counts()
-    total = sum(corpus.weight for corpus in pairs.parts)
+    total = sum(corpus.weight for corpus in pairs.corpora)
     by_corpus = []
-    for corpus in pairs.parts:
+    for corpus in pairs.corpora:
         src, tgt, counts = pairs.length_counts(corpus.first, corpus.first + corpus.size)
         drawn = counts * (corpus.weight / total * len(pairs) / corpus.size)
         by_corpus.append((src, tgt, np.maximum(np.round(drawn), 1).astype(np.int64)))

@@ -21,7 +21,7 @@ from jaxtyping import Int32, Int64, Integer
 
 from flaxformer_mt.data.order import StoredCorpus
 from flaxformer_mt.errors import UserError
-from flaxformer_mt.files.reading import explained, parse_json, read_file, regular_size
+from flaxformer_mt.files.reading import json_errors_as, parse_json, read_file, regular_size
 
 FORMAT = 2
 DTYPES = ("<u2", "<u4")  # of ids, in bytes as few as the vocabulary allows
@@ -138,7 +138,7 @@ class TokenPairs:
         self,
         src: Sequence[Tokens],
         tgt: Sequence[Tokens],
-        parts: Sequence[StoredCorpus] = (),
+        corpora: Sequence[StoredCorpus] = (),
         *,
         digest: str = "",
     ) -> None:
@@ -146,7 +146,7 @@ class TokenPairs:
         if [*map(len, src)] != [*map(len, tgt)]:
             sizes = [f"{len(self.sides[side]):,}" for side in SIDES]
             raise StoreError(f"{sizes[0]} source but {sizes[1]} target sentences")
-        self.parts = tuple(parts) or (StoredCorpus("", 0, len(self)),)  # the corpora of the pairs
+        self.corpora = tuple(corpora) or (StoredCorpus("", 0, len(self)),)
         self.digest = digest  # of an open store's pairs; empty for pairs in memory
 
     def __len__(self) -> int:
@@ -201,7 +201,7 @@ class Store:
         """
         index_file = Path(directory) / INDEX
         advice = f"; delete {os.path.realpath(directory)} and run `prepare` again"
-        with explained(StoreError, index_file, advice):
+        with json_errors_as(StoreError, index_file, advice):
             text = read_file(index_file)
             index = parse_json(text, index_file)
             if index["format"] not in (1, FORMAT):
@@ -269,7 +269,7 @@ def _open_split(
     pairs = TokenPairs(sides[0], sides[1], corpora)
     if corpora and sum(corpus.size for corpus in corpora) != len(pairs):
         raise ValueError(f"{split} holds {len(pairs):,} pairs, but its corpora a different number")
-    weights = [[corpus.size, corpus.weight] for corpus in pairs.parts]
+    weights = [[corpus.size, corpus.weight] for corpus in pairs.corpora]
     pairs.digest = hashlib.sha256(json.dumps([digests, weights]).encode()).hexdigest()
     return pairs
 

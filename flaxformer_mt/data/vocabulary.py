@@ -32,7 +32,7 @@ from flaxformer_mt.data.sentencepiece_training import (
 )
 from flaxformer_mt.data.type_table import AddedToken, TypeTable
 from flaxformer_mt.files.atomic import replacing
-from flaxformer_mt.files.reading import explained, load_json, read_file
+from flaxformer_mt.files.reading import json_errors_as, load_json, read_file
 
 # Four different ids: where padding shares the unknown token's id, every unknown token of a
 # sentence is masked out of attention and loss.
@@ -68,10 +68,10 @@ class Vocabulary:
     ) -> Vocabulary:
         """Read a model, of this digest, and the table of its ids. Raises VocabularyError."""
         path = Path(path)
-        with explained(VocabularyError, path, ""):
+        with json_errors_as(VocabularyError, path, ""):
             vocabulary = cls(read_file(path))
         if table is not None:
-            with explained(VocabularyError, Path(table), _ADVICE):
+            with json_errors_as(VocabularyError, Path(table), _ADVICE):
                 content = load_json(Path(table))
             try:
                 vocabulary = cls(vocabulary.model, TypeTable.from_json(content))
@@ -288,7 +288,7 @@ class Vocabularies:
     def load(cls, directory: str | Path) -> Vocabularies:
         """Read what `save` wrote and verify it. Raises VocabularyError, which names the file."""
         index_file = Path(directory) / INDEX
-        with explained(VocabularyError, index_file, _ADVICE):
+        with json_errors_as(VocabularyError, index_file, _ADVICE):
             index = load_json(index_file)
             if index["format"] not in FORMATS:
                 raise VocabularyError(f"{index_file}: has unknown format {index['format']}")

@@ -1,3 +1,7 @@
 """Pictures of a model's attention and of training."""
 
-from flaxformer_mt.attention import FigureError as FigureError
+from flaxformer_mt.errors import UserError
+
+
+class FigureError(UserError):
+    """A picture that can't be drawn; the message lists valid choices, or says what to do."""

@@ -16,7 +16,7 @@ from jaxtyping import Float64
 from flaxformer_mt.colours import head_colours
 from flaxformer_mt.figures import FigureError, canvas
 from flaxformer_mt.figures.canvas import Layout, Size
-from flaxformer_mt.pages import asset, standalone, table, text
+from flaxformer_mt.pages import figure_style, standalone, table, text
 from flaxformer_mt.rundir.layout import Status, open_run, read_record, read_status
 from flaxformer_mt.rundir.metrics_log import (
     LoggedProgress,
@@ -275,7 +275,7 @@ def curves_page(runs: Sequence[RunLog], panels: Sequence[Panel], *, axis: Axis =
 {table("Last value (best in parentheses)", header, rows)}
 <ul class="notes">{notes}</ul>
 </main>"""
-    style = asset("flaxformer_mt", "page.css") + asset("flaxformer_mt.figures", "curves.css")
+    style = figure_style("flaxformer_mt.figures", "curves.css")
     names = ", ".join(run.name for run in runs)
     return standalone(f"Training curves: {names}", body=body, style=style)
 

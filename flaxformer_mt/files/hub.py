@@ -53,7 +53,7 @@ def fetch(
     Without `download`, or if the hub can't be reached, earlier downloads.
     """
     hub = _library()
-    with _explained(f"{kind} {repository}"):
+    with _hub_errors(f"{kind} {repository}"):
         folder = hub.snapshot_download(
             repository.name,
             repo_type=kind,
@@ -72,7 +72,7 @@ def check_push(name: str) -> None:
     hub = _library()
     if hub.get_token() is None:
         raise HubError(f"{name}: uploading needs a hub token: {_SIGN_IN}")
-    with _explained(name):
+    with _hub_errors(name):
         token = hub.HfApi().whoami().get("auth", {}).get("accessToken", {})
     if token.get("role") == "read":
         raise HubError(f"{name}: the token is read-only: {_SIGN_IN}, with write access")
@@ -83,7 +83,7 @@ def push(folder: str | os.PathLike[str], name: str) -> str:
     api = _library().HfApi()
     message = "Exported by flaxformer-mt"
     try:
-        with _explained(name):
+        with _hub_errors(name):
             page = api.create_repo(name, repo_type="model", exist_ok=True)
             api.upload_folder(repo_id=name, folder_path=str(folder), commit_message=message)
     except HubError as error:
@@ -101,7 +101,7 @@ def _library() -> Any:
 
 
 @contextlib.contextmanager
-def _explained(repository: str) -> Iterator[None]:
+def _hub_errors(repository: str) -> Iterator[None]:
     """Turns errors of the package and the network into one line about a repository."""
     errors = importlib.import_module("huggingface_hub.errors")
     try:

@@ -88,7 +88,7 @@ def load_json(path: Path) -> Any:
 
 
 @contextlib.contextmanager
-def explained(error: type[UserError], path: Path, advice: str) -> Iterator[None]:
+def json_errors_as(error: type[UserError], path: Path, advice: str) -> Iterator[None]:
     """Raises `error` if the JSON file `path` can't be read or used, mostly with `advice`."""
     try:
         yield

@@ -22,7 +22,7 @@ from typing import Any
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.files.reading import explained, load_json
+from flaxformer_mt.files.reading import json_errors_as, load_json
 from flaxformer_mt.interop import ExportError
 from flaxformer_mt.interop.folder import search_of, write_models, write_readme
 from flaxformer_mt.interop.marian import Numbering, to_state
@@ -244,7 +244,7 @@ def read_numbering(folder: Path) -> dict[str, list[int]] | None:
     vocabulary. Raises ExportError."""
     if not (path := folder / NUMBERING).exists():
         return None
-    with explained(ExportError, path, ""):
+    with json_errors_as(ExportError, path, ""):
         content = load_json(path)
         if content["vocabulary"] != file_digest(folder / "vocab.json"):
             return None  # another program has changed it

@@ -15,7 +15,7 @@ from flaxformer_mt.config.schema import ExperimentConfig, ModelConfig, TrainingC
 from flaxformer_mt.data.type_table import MARKS
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabularies, Vocabulary
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.files.reading import explained
+from flaxformer_mt.files.reading import json_errors_as
 from flaxformer_mt.interop import BOUND, ExportError, generation, huggingface
 from flaxformer_mt.interop.folder import appearing
 from flaxformer_mt.interop.huggingface import HuggingFaceRuntime
@@ -197,7 +197,7 @@ def _same_search(translator: Translator, runtime: HuggingFaceRuntime, lines: Seq
 
 
 def _vocabulary(path: Path, types: Types) -> Vocabulary:
-    with explained(ExportError, path, ""):
+    with json_errors_as(ExportError, path, ""):
         model = path.read_bytes()
     try:
         if not model:

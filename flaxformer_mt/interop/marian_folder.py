@@ -11,7 +11,7 @@ import numpy as np
 from flaxformer_mt.data.type_table import MARKS, AddedToken, TypeTable
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.files import hub
-from flaxformer_mt.files.reading import explained, load_json
+from flaxformer_mt.files.reading import json_errors_as, load_json
 from flaxformer_mt.interop import ExportError, package_of_extra
 from flaxformer_mt.interop.generation import decoder_start
 from flaxformer_mt.interop.huggingface import NUMBERING, read_numbering
@@ -183,7 +183,7 @@ def _added_tokens(folder: Path, tokenizer: Mapping[str, Any]) -> dict[AddedToken
 def _json(path: Path, *, optional: bool = False) -> dict[str, Any]:
     if optional and not path.exists():
         return {}
-    with explained(ExportError, path, ""):
+    with json_errors_as(ExportError, path, ""):
         content = load_json(path)
     if not isinstance(content, dict):
         raise ExportError(f"{path}: is not a JSON object")

@@ -18,7 +18,7 @@ from flaxformer_mt.config import (
     thaw,
 )
 from flaxformer_mt.config.digest_keys import decides, deciding
-from flaxformer_mt.config.schema import Decides
+from flaxformer_mt.config.schema import WEIGHT_FIELDS, Decides
 from flaxformer_mt.evaluation.scoring import Scoring, scoring_of
 from flaxformer_mt.reproduction import settings as options
 from flaxformer_mt.reproduction.paper import Row, RowError, row_of
@@ -26,10 +26,7 @@ from flaxformer_mt.reproduction.settings import Corpus, ReproductionSettings
 
 _NUMBERS: tuple[Decides, ...] = ("training", "scoring")  # settings that decide numbers
 # A row scales these of its base.
-_SIZES = frozenset(
-    "model.encoder_layers model.decoder_layers model.d_model model.d_ff model.num_heads model.d_k "
-    "model.d_v".split()
-)
+_SIZES = frozenset(f"model.{field.name}" for field in WEIGHT_FIELDS if field.type is int)
 _COUNTS = frozenset({"training.steps", "training.save_every", "training.keep_for_average"})
 # Like place and speed, these are not part of the paper's experiment.
 _OURS = frozenset({"model.dtype", "training.seed"})

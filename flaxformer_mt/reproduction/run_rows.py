@@ -128,7 +128,7 @@ class RowRunner:
 
         ending = self.train(run, changes)
         if ending == "finished":
-            measure(experiment, run, test, results=self.results)
+            measure_row(experiment, run, test, results=self.results)
         return ending
 
     def _create_run(self, experiment: Experiment, run: RunDirectory) -> None:
@@ -263,7 +263,9 @@ def read_test(experiment: Experiment, *, say: Say) -> TestSet:
     return TestSet(pairs, gold_trees(Path(str(files["tgt"])), len(pairs), say=say))
 
 
-def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results: Path) -> Result:
+def measure_row(
+    experiment: Experiment, run: RunDirectory, test: TestSet, *, results: Path
+) -> Result:
     """Scores a finished run and writes `results/NAME.json`. Raises ResultError."""
     translator = _translator(experiment, run)
     sources = [pair.src for pair in test.pairs]

@@ -16,7 +16,7 @@ from flaxformer_mt.config import (
     DataConfig,
     ExperimentConfig,
     ScheduleConfig,
-    load_config,
+    read_config,
 )
 from flaxformer_mt.config.kinds import PaperCurve, PeakCurve
 from flaxformer_mt.config.presets import TFDS_SETS, TFDS_SPLITS
@@ -138,10 +138,10 @@ def load_on(text: Text, spec: str, overrides: Sequence[str] = ()) -> ExperimentC
     ConfigError."""
     if text == "tfds":
         overrides = [*_from_tfds(spec, paper_config(spec).data), *overrides]
-    return load_config(spec, overrides) if overrides else paper_config(spec)
+    return read_config(spec, overrides) if overrides else paper_config(spec)
 
 
-paper_config = functools.cache(load_config)  # raises ConfigError
+paper_config = functools.cache(read_config)  # raises ConfigError
 
 
 def placed(text: Text, data: DataConfig, folder: str) -> DataConfig:

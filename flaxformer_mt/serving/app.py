@@ -231,11 +231,12 @@ def _constant(content: Any) -> Endpoint:
 
 
 def _page_routes() -> Iterator[Route]:
+    shared = {"style.css": (files("flaxformer_mt") / "theme.css").read_bytes()}
     for file in (files("flaxformer_mt.serving") / "page").iterdir():
         kind = _KINDS.get(file.name.rpartition(".")[2])
         if kind:
             path = _PAGES.get(file.name, f"/page/{file.name}")
-            yield Route(path, _asset(file.read_bytes(), kind))
+            yield Route(path, _asset(shared.get(file.name, b"") + file.read_bytes(), kind))
 
 
 def _asset(body: bytes, kind: str) -> Endpoint:

@@ -8,7 +8,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, cast
 
 import httptools
 import uvicorn
@@ -18,12 +18,13 @@ from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.errors import FlaxformerError
 from flaxformer_mt.serving.access import is_local
 from flaxformer_mt.serving.app import App
+from flaxformer_mt.serving.lingering import LingeringTransport
 from flaxformer_mt.serving.service import Service
 from flaxformer_mt.serving.settings import ServedModel, ServerSettings, SettingsError
 
 _HEAD_BYTES = 64 * 1024  # of a request besides its body: head and chunk marks
 _HEADERS = 100
-_STEP_BYTES = 4096  # are parsed at a time, of more than a request may have
+_STEP_BYTES = 4096  # are parsed at a time
 _PIPELINED = 16  # requests of one connection that wait for the answers of those before them
 _OTHER_FILES = 64  # open at most, beside the connections of clients
 
@@ -177,7 +178,8 @@ class BoundedProtocol(HttpToolsProtocol):
     most_bytes = 0  # of a request with its head and chunk marks
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
+        self._lingering = LingeringTransport(transport, self.loop, self._client_sends)
+        super().connection_made(cast(asyncio.Transport, self._lingering))
         self._bytes = 0
         self._last_seen: object = None
         self._refused = ""  # why nothing more is read
@@ -185,17 +187,19 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._watch.cancel()
+        self._lingering.lost()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            self._lingering.drop(data)
+            return
         self._unset_keepalive_if_required()
-        # `data` may hold several requests; the limit is for each.
-        fits = self._bytes + len(data) <= self.most_bytes
-        step = len(data) if fits else _STEP_BYTES
-        for start in range(0, len(data), step or 1):
+        # `data` may hold several requests. The limit is for each, after the step of its beginning.
+        for start in range(0, len(data), _STEP_BYTES):
             if self._refused:
                 return
-            part = data[start : start + step]
+            part = data[start : start + _STEP_BYTES]
             self._bytes += len(part)
             if self._bytes > self.most_bytes:
                 self._refuse("The request is too large.")
@@ -221,6 +225,10 @@ class BoundedProtocol(HttpToolsProtocol):
             self.pipeline.popleft()  # the refused one itself
         elif self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
             self.send_400_response(why)
+
+    def _client_sends(self) -> bool:
+        """Whether the client may be sending what isn't read."""
+        return bool(self._refused) or (self.cycle is not None and self.cycle.more_body)
 
     def on_response_complete(self) -> None:
         if self._refused and not self.pipeline and not self.transport.is_closing():

@@ -1,4 +1,4 @@
-"""Which settings the arguments of `train` mean, and those of `load_config`."""
+"""Which settings the arguments of `train` mean, and those of `read_config`."""
 
 import dataclasses
 from pathlib import Path
@@ -9,7 +9,7 @@ import flaxformer_mt as fm
 from flaxformer_mt.api import training
 from flaxformer_mt.api.settings import continued, settled
 from flaxformer_mt.api.training import recorded
-from flaxformer_mt.config import ConfigError, load_config, to_dict
+from flaxformer_mt.config import ConfigError, read_config, to_dict
 from flaxformer_mt.parallel.processes import Processes
 from flaxformer_mt.rundir.layout import RunDirectory, create, read_record
 from flaxformer_mt.training import program
@@ -20,7 +20,7 @@ ON, OFF = "training.deterministic=true", "training.deterministic=false"
 
 
 def made(folder: Path, override: str) -> str:
-    create(folder, to_dict(load_config("quickstart", [override])), ["train"])
+    create(folder, to_dict(read_config("quickstart", [override])), ["train"])
     return str(folder)
 
 
@@ -47,7 +47,7 @@ def test_determinism_is_set_before_a_device_is_asked_for(tmp_path, monkeypatch):
     monkeypatch.setattr(training, "make_deterministic", lambda: order.append("set"))
     monkeypatch.setattr(training, "with_dtype", lambda *_: order.append("asked") or 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        training.train(load_config("quickstart", [ON]), tmp_path / "run")
+        training.train(read_config("quickstart", [ON]), tmp_path / "run")
     assert order == ["set", "asked"]
 
 
@@ -55,14 +55,14 @@ def test_what_an_override_says_in_vain_is_refused_with_and_without_a_config(tmp_
     """But not what was recorded once: that run goes on."""
     none = ["training.patience=0", "training.validate_every=0"]
     quiet = RunDirectory(tmp_path / "quiet")
-    create(quiet.path, to_dict(load_config("quickstart", none)), ["train"])
+    create(quiet.path, to_dict(read_config("quickstart", none)), ["train"])
     vain = "'training.patience' = 3 needs 'training.validate_every' > 0"
     for spec, overrides in ((None, []), ("quickstart", none)):
         with pytest.raises(ConfigError, match=vain):
             settled(quiet, spec, [*overrides, "training.patience=3"])
     with pytest.raises(ConfigError, match=f"quiet: {vain}"):
         settled(RunDirectory(tmp_path / "new"), None, ["training.patience=3"], str(quiet))
-    config = load_config("quickstart", none)
+    config = read_config("quickstart", none)
     patient = dataclasses.replace(config, training=dataclasses.replace(config.training, patience=3))
     recorded_run = RunDirectory(tmp_path / "recorded")
     create(recorded_run.path, to_dict(patient), ["train"])
@@ -89,7 +89,7 @@ def test_a_run_keeps_the_dtype_that_auto_meant_when_it_began(tmp_path, monkeypat
     assert begun("files", "float32") == begun(None, "float32") == "bfloat16"
     assert begun(None, "float32", "model.dtype=float32") == "float32"
     run = RunDirectory(tmp_path / "prepared")
-    create(run.path, to_dict(load_config("files", [])), ["prepare"])
+    create(run.path, to_dict(read_config("files", [])), ["prepare"])
     assert begun(None, "float32") == "float32"
     assert begun("files", "bfloat16") == "float32"
 
@@ -97,7 +97,7 @@ def test_a_run_keeps_the_dtype_that_auto_meant_when_it_began(tmp_path, monkeypat
 def test_settings_from_python_are_values_under_the_names_of_the_command_line():
     values = {"model.dropout": 0, "model.remat": True, "name": Path("3")}
     texts = [f"{name}={value}" for name, value in values.items()]
-    assert fm.load_config("quickstart", values) == load_config("quickstart", texts)
+    assert fm.load_config("quickstart", values) == read_config("quickstart", texts)
     frozen = fm.load_config("quickstart", {"training.freeze": ["encoder/*", "decoder/*"]})
     assert frozen.training.freeze == ("encoder/*", "decoder/*")
     for wrong, said in {"steps": "must be of type int", "freeze": "must be a list"}.items():

@@ -8,7 +8,7 @@ import pytest
 import flaxformer_mt as fm
 from flaxformer_mt.api import training
 from flaxformer_mt.cli import train
-from flaxformer_mt.config import load_config, to_dict
+from flaxformer_mt.config import read_config, to_dict
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.layout import RunDirectory, Status, create, write_status
 from tests.decoding.runs import make_run
@@ -55,7 +55,7 @@ def started(*arguments: object) -> int:
 
 @pytest.fixture
 def finished(tmp_path) -> RunDirectory:
-    run = create(tmp_path / "run", to_dict(load_config("quickstart", SMALL)), ["train"])
+    run = create(tmp_path / "run", to_dict(read_config("quickstart", SMALL)), ["train"])
     write_status(run, Status(state="finished", step=7, reason="all steps are done"))
     return run
 

@@ -3,7 +3,7 @@
 import pytest
 
 from flaxformer_mt.api.speed import FEWEST, Pacing, measured_pacing
-from flaxformer_mt.config import load_config
+from flaxformer_mt.config import read_config
 from flaxformer_mt.config.sizes import LITTLE, TextSize
 
 PACING = Pacing(step=0.25, compiling=5, validation=5, spent=10, text=TextSize(LITTLE))
@@ -23,7 +23,7 @@ def test_too_short_a_time_gives_the_fewest_steps_and_says_what_they_take():
 
 
 def test_a_pace_is_measured_by_real_steps():
-    config = load_config(
+    config = read_config(
         "quickstart", ["model.d_model=16", "model.d_ff=16", "data.batch.tokens=64"]
     )
     text = TextSize(tokens=400, pairs=50)  # four words a side, 1.7 pieces each, and an end mark

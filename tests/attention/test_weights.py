@@ -3,8 +3,15 @@
 import numpy as np
 import pytest
 
-from flaxformer_mt.attention import FigureError
-from flaxformer_mt.attention.weights import LONGEST, core, pick, punctuation, shown, words
+from flaxformer_mt.attention.weights import (
+    LONGEST,
+    AttentionError,
+    core,
+    pick,
+    punctuation,
+    shown,
+    words,
+)
 from tests.figures.examples import SOURCE, TARGET, made_up
 
 FOUND = made_up()
@@ -48,7 +55,7 @@ def test_a_query_is_a_word_at_all_its_places():
     ],
 )
 def test_what_is_not_there_is_refused(settings, message):
-    with pytest.raises(FigureError, match=message):
+    with pytest.raises(AttentionError, match=message):
         pick(FOUND, **settings)
 
 

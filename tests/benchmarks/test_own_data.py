@@ -21,7 +21,7 @@ from benchmarks.own_data.settings import SETTINGS, halved
 from benchmarks.own_data.timed import Course, Spent, timed
 from benchmarks.own_data.trial import Interrupted, Study, run_trial
 from benchmarks.peer_environments import Environments
-from flaxformer_mt.config import load_config
+from flaxformer_mt.config import read_config
 from flaxformer_mt.reproduction.result_file import read_hypotheses, read_result
 
 SMALL, FIRST = "multi30k_3000", "multi30k_10000"
@@ -32,7 +32,7 @@ def test_there_are_26_cells_and_16_settings_that_the_config_takes():
     assert len(CELLS) == 26
     assert len({setting for setting in SETTINGS.values()}) == 16
     for setting in SETTINGS.values():
-        load_config("files:tiny", setting.overrides())
+        read_config("files:tiny", setting.overrides())
 
 
 def test_halving_keeps_the_best_by_dev_and_of_equals_the_first():

@@ -7,7 +7,7 @@ import pytest
 from benchmarks import RESULTS
 from benchmarks.planned_steps import compiled_layers, planned_steps, step_digest
 from benchmarks.reproduction_page import COMMAND, additions, main, other_text
-from flaxformer_mt.config import load_config
+from flaxformer_mt.config import read_config
 from flaxformer_mt.reproduction.paper import row_of
 from flaxformer_mt.reproduction.result_file import ResultError, read_result
 from tests.reproduction.made_up import experiment, result, write
@@ -41,17 +41,17 @@ def test_foreign_files_are_named(plan, other, message):
 
 
 def test_a_planned_row_is_recorded_until_its_step_changes():
-    base = load_config("table3:base")
+    base = read_config("table3:base")
     plans = [read_result(RESULTS / "plan_rows.json")]
     assert any(planned_steps(row_of("table3/base"), base, plans))
-    assert step_digest(base) == step_digest(load_config("table3:base", ["training.steps=7"]))
+    assert step_digest(base) == step_digest(read_config("table3:base", ["training.steps=7"]))
     for change in (
         *("model.d_ff=64", "data.batch.tokens=64", "data.vocabulary.size=999"),
         *("data.filter.max_length=99", "training.freeze=embedding"),
     ):
-        changed = load_config("table3:base", [change])
+        changed = read_config("table3:base", [change])
         assert not any(planned_steps(row_of("table3/base"), changed, plans))
     # A line through one and two layers needs stacks that are alike.
     assert compiled_layers(base) == (1, 2)
     with pytest.raises(ValueError, match=r"6 \+ 2 layers: the stacks must be alike"):
-        compiled_layers(load_config("table3:base", ["model.decoder_layers=2"]))
+        compiled_layers(read_config("table3:base", ["model.decoder_layers=2"]))

@@ -20,9 +20,9 @@ import pytest
 from flaxformer_mt.api import training
 from flaxformer_mt.api.settings import created
 from flaxformer_mt.api.training import StartError
-from flaxformer_mt.cli.main import explained
+from flaxformer_mt.cli.main import user_message
 from flaxformer_mt.cli.train import train_run
-from flaxformer_mt.config import ConfigError, load_config, to_dict
+from flaxformer_mt.config import ConfigError, read_config, to_dict
 from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data.vocabulary import train_pair
 from flaxformer_mt.grammar.text import pairs
@@ -182,7 +182,7 @@ def test_what_has_become_a_run_meanwhile_is_gone_on_with(run, corpus, tmp_path, 
     @contextlib.contextmanager
     def locked_late(*arguments: Any) -> Iterator[Any]:
         overrides = [a.removeprefix("--config.") for a in settings(corpus, model__d_model=64)[2:]]
-        layout.create(begun.path, to_dict(load_config("files:small", overrides)), ["theirs"])
+        layout.create(begun.path, to_dict(read_config("files:small", overrides)), ["theirs"])
         with locked(*arguments) as holding:
             yield holding
 
@@ -193,7 +193,7 @@ def test_what_has_become_a_run_meanwhile_is_gone_on_with(run, corpus, tmp_path, 
         train(begun.path, overrides)
     record = layout.read_record(begun)
     assert [start.command_line for start in record.starts] == [("theirs",), ("train",)]
-    assert record.config == to_dict(created(load_config("files:small", overrides)))
+    assert record.config == to_dict(created(read_config("files:small", overrides)))
 
 
 def test_what_the_machine_refuses_is_explained_and_a_bug_is_not():
@@ -205,11 +205,11 @@ def test_what_the_machine_refuses_is_explained_and_a_bug_is_not():
         (memory, "translate", "memory: x; lower --batch-tokens or --beam-size"),
         (RuntimeError("RESOURCE_EXHAUSTED: y\nmore"), "serve", "the device ran out of memory"),
     ):
-        assert message in str(explained(error, command))
+        assert message in str(user_message(error, command))
     # Where no setting helps, none is named.
-    assert explained(memory, "compare") == "this machine ran out of memory: x"
+    assert user_message(memory, "compare") == "this machine ran out of memory: x"
     for bug in (KeyError("x"), FileNotFoundError(errno.ENOENT, "No such file", "x"), OSError("x")):
-        assert explained(bug, "train") is None
+        assert user_message(bug, "train") is None
 
 
 class Second(Processes):

@@ -4,7 +4,7 @@ import pytest
 
 import flaxformer_mt as fm
 from flaxformer_mt.api.settings import SettingsRequest
-from flaxformer_mt.config import ConfigError, load_config, to_dict
+from flaxformer_mt.config import ConfigError, read_config, to_dict
 from flaxformer_mt.config.load import most_repaid_shapes
 from flaxformer_mt.config.sizes import FEWEST_SHAPES, MOST_SHAPES
 from flaxformer_mt.rundir.layout import RunDirectory, create
@@ -13,7 +13,7 @@ CHOSEN = "data.batch.max_shapes=0"
 
 
 def shapes(*settings: str, spec: str = "quickstart") -> int:
-    return load_config(spec, [CHOSEN, *settings]).data.batch.max_shapes
+    return read_config(spec, [CHOSEN, *settings]).data.batch.max_shapes
 
 
 def test_a_longer_training_repays_more_shapes():
@@ -30,21 +30,21 @@ def test_a_larger_model_repays_more_shapes():
 @pytest.mark.parametrize("steps", [300, 1300, 4000])
 def test_the_number_costs_least(steps):
     """By the module's own costs of shapes and padding, no other number is cheaper."""
-    config = load_config("quickstart", [f"training.steps={steps}"])
+    config = read_config("quickstart", [f"training.steps={steps}"])
     chosen = most_repaid_shapes(config)
     # Twice the steps with twice the shapes leave padding and compiling equal.
-    longer = most_repaid_shapes(load_config("quickstart", [f"training.steps={4 * steps}"]))
+    longer = most_repaid_shapes(read_config("quickstart", [f"training.steps={4 * steps}"]))
     assert abs(longer - 2 * chosen) <= 1
 
 
 def test_a_resumed_run_keeps_its_shapes():
-    recorded = load_config("quickstart", [CHOSEN])
-    longer = load_config("quickstart", [CHOSEN, "training.steps=90000"], recorded=recorded)
+    recorded = read_config("quickstart", [CHOSEN])
+    longer = read_config("quickstart", [CHOSEN, "training.steps=90000"], recorded=recorded)
     assert longer.data.batch.max_shapes == recorded.data.batch.max_shapes < MOST_SHAPES
 
 
 def test_a_short_run_from_another_gets_fewer_shapes(tmp_path):
-    source = load_config("quickstart", ["training.steps=20000", "data.batch.max_shapes=12"])
+    source = read_config("quickstart", ["training.steps=20000", "data.batch.max_shapes=12"])
     create(tmp_path / "source", to_dict(source), ["train"])
 
     def settled(*overrides: str) -> int:

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from flaxformer_mt.config import default_config, freeze, load_config, thaw, to_dict
+from flaxformer_mt.config import default_config, freeze, read_config, thaw, to_dict
 from flaxformer_mt.config.digest_keys import deciding
 from flaxformer_mt.config.freeze import corpus
 from flaxformer_mt.config.sizes import MUCH, TextSize
@@ -15,13 +15,13 @@ def names(config):
 
 
 def test_corpora_keep_the_order_given():
-    config = load_config("files", GIVEN)
+    config = read_config("files", GIVEN)
     assert names(config) == ["zgood", "abad"]
     # Recorded, and read from the record.
     assert names(freeze(to_dict(config), "record")) == ["zgood", "abad"]
     assert names(freeze(thaw(config), "thawed")) == ["zgood", "abad"]
     texts = [f"{key}={','.join(files)}" for key, files in GIVEN.items()]
-    assert names(load_config("files", texts)) == ["zgood", "abad"]
+    assert names(read_config("files", texts)) == ["zgood", "abad"]
     written = default_config()
     written.data.train = {"zgood": corpus(src="z.en", tgt="z.de")}
     written.data.train.abad = corpus(src="a.en", tgt="a.de")
@@ -30,13 +30,13 @@ def test_corpora_keep_the_order_given():
 
 def test_a_run_keeps_its_order():
     """Early ones have recorded the order of names."""
-    recorded = load_config("files", dict(reversed(GIVEN.items())))
-    again = load_config("files", {**GIVEN, "data.train.new": ("n.en", "n.de")}, recorded=recorded)
+    recorded = read_config("files", dict(reversed(GIVEN.items())))
+    again = read_config("files", {**GIVEN, "data.train.new": ("n.en", "n.de")}, recorded=recorded)
     assert names(again) == ["abad", "zgood", "new"]
 
 
 def test_an_order_other_than_of_names_is_another_experiment():
-    config = load_config("files", GIVEN)
+    config = read_config("files", GIVEN)
     train = tuple(reversed(config.data.train))
     by_name = dataclasses.replace(config, data=dataclasses.replace(config.data, train=train))
     assert "data.train" not in deciding(by_name, "training")
@@ -46,13 +46,13 @@ def test_an_order_other_than_of_names_is_another_experiment():
 def test_sizes_of_one_s_own_are_hard_limits():
     def made(**changes):
         settings = {"data.train": ("a.en", "a.de"), **changes}
-        return load_config("files", settings, measure=lambda data: TextSize(80_000))
+        return read_config("files", settings, measure=lambda data: TextSize(80_000))
 
     assert made().data.vocabulary.soft_size
     assert not made(**{"data.vocabulary.size": 700}).data.vocabulary.soft_size
-    small = load_config("files:small", {"data.vocabulary.size": 700})
+    small = read_config("files:small", {"data.vocabulary.size": 700})
     assert not small.data.vocabulary.soft_size
-    assert load_config("files:small").data.vocabulary.soft_size
+    assert read_config("files:small").data.vocabulary.soft_size
 
 
 def test_chinese_and_japanese_get_what_the_pages_say():
@@ -62,11 +62,11 @@ def test_chinese_and_japanese_get_what_the_pages_say():
         for language in ("zh", "ja", "jpn", "zho_Hant", "yue"):
             settings = {"data.train": ("a.en", "a.txt"), "data.src_lang": "en"}
             settings["data.tgt_lang"] = language
-            config = load_config("files", settings, measure=lambda data, text=text: text)
+            config = read_config("files", settings, measure=lambda data, text=text: text)
             vocabulary = config.data.vocabulary
             assert vocabulary.size == size and vocabulary.byte_fallback
             assert vocabulary.character_coverage == 0.9995
             assert (vocabulary.shared, config.model.tie) == (False, "target")
     settings |= {"data.vocabulary.shared": True}
-    config = load_config("files", settings, measure=lambda data: TextSize(80_000))
+    config = read_config("files", settings, measure=lambda data: TextSize(80_000))
     assert (config.data.vocabulary.shared, config.model.tie) == (True, "all")

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from flaxformer_mt.config import ExperimentConfig, TrainingConfig, flatten, load_config, loss_chunk
+from flaxformer_mt.config import ExperimentConfig, TrainingConfig, flatten, loss_chunk, read_config
 
 # Table 3, row "base", and sections 5.1 to 5.4 and 6.1.
 PAPER_BASE = {
@@ -52,7 +52,7 @@ def test_defaults_are_the_papers_base_model():
 @pytest.mark.parametrize(("language", "size"), [("de", 37_000), ("fr", 32_000)])
 def test_wmt14_base_is_the_default_but_for_data_and_number_format(language, size):
     defaults = flatten(ExperimentConfig())
-    config = flatten(load_config(f"wmt14_en_{language}:base"))
+    config = flatten(read_config(f"wmt14_en_{language}:base"))
     changed = {key for key in config if config[key] != defaults.get(key)}
     recipe = {key for key in changed if not key.startswith("data.")}
     assert recipe == {"name", "model.dtype"}
@@ -63,7 +63,7 @@ def test_wmt14_base_is_the_default_but_for_data_and_number_format(language, size
 @pytest.mark.parametrize(("language", "dropout"), [("de", 0.3), ("fr", 0.1)])
 def test_wmt14_big_is_the_papers(language, dropout):
     """Table 3's, but for French dropout (section 6.1) and the mean of 20 checkpoints."""
-    config, row = load_config(f"wmt14_en_{language}:big"), load_config("table3:big")
+    config, row = read_config(f"wmt14_en_{language}:big"), read_config("table3:big")
     assert config.model == dataclasses.replace(row.model, dropout=dropout)
     assert config.training == dataclasses.replace(row.training, keep_for_average=20)
 
@@ -85,14 +85,14 @@ PARSING = {
 
 @pytest.mark.parametrize(("variant", "types"), [("wsj_only", 16_000), ("semi_supervised", 32_000)])
 def test_parsing_has_the_paper_s_settings(variant, types):
-    config = flatten(load_config(f"parsing:{variant}"))
+    config = flatten(read_config(f"parsing:{variant}"))
     expected = PARSING | {"data.vocabulary.size": types}
     assert {key: config[key] for key in expected} == expected
 
 
 @pytest.mark.parametrize("variant", ["wsj_only", "semi_supervised", "craft"])
 def test_every_parse_that_may_be_needed_fits(variant):
-    config = load_config(f"parsing:{variant}")
+    config = read_config(f"parsing:{variant}")
     # A tree has its words and two tokens for each constituent; 300 more than the words suffice.
     longest = config.data.filter.max_length
     assert longest + config.decoding.max_extra_tokens <= config.model.max_length

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.config import ConfigError, freeze, load_config, thaw, to_dict, to_text
+from flaxformer_mt.config import ConfigError, freeze, read_config, thaw, to_dict, to_text
 from flaxformer_mt.config.load import built_in_names
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -21,7 +21,7 @@ NO_SUCH_VARIANT = "no_such_variant"
 def variants(name: str) -> list[str]:
     """The variants that a config file itself lists when asked for one that it lacks."""
     with pytest.raises(ConfigError) as error:
-        load_config(f"{name}:{NO_SUCH_VARIANT}")
+        read_config(f"{name}:{NO_SUCH_VARIANT}")
     assert str(error.value).startswith(f"{name}:{NO_SUCH_VARIANT}: unknown variant")
     listed = re.search(r"valid variants: (.*)", str(error.value))
     return listed[1].split(", ") if listed else [""]
@@ -36,7 +36,7 @@ def golden_file(name: str, variant: str) -> Path:
 
 @pytest.mark.parametrize(("name", "variant"), SPECS)
 def test_config_matches_its_golden_text_and_round_trips(name, variant):
-    config = load_config(f"{name}:{variant}")
+    config = read_config(f"{name}:{variant}")
     assert freeze(to_dict(config), "a run directory") == config
     assert freeze(thaw(config), "a changed config") == config
     text = to_text(config)
@@ -59,4 +59,4 @@ def test_there_is_no_golden_text_without_its_config():
 # Without a variant, `files` goes by its text.
 @pytest.mark.parametrize("name", sorted({*built_in_names()} - {"files"}))
 def test_without_a_variant_a_config_is_its_first_one(name):
-    assert load_config(name) == load_config(f"{name}:{variants(name)[0]}")
+    assert read_config(name) == read_config(f"{name}:{variants(name)[0]}")

@@ -10,7 +10,7 @@ from flaxformer_mt.config import (
     ConfigError,
     flatten,
     freeze,
-    load_config,
+    read_config,
     thaw,
     uneven_heads,
 )
@@ -33,7 +33,7 @@ def write(tmp_path):
 
 def refused(*overrides, spec="files"):
     with pytest.raises(ConfigError) as error:
-        load_config(spec, overrides)
+        read_config(spec, overrides)
     return str(error.value)
 
 
@@ -50,7 +50,7 @@ def refused(*overrides, spec="files"):
     ],
 )
 def test_override_is_read_as_the_settings_type(override, value):
-    got = load_config("files", [override])
+    got = read_config("files", [override])
     for part in override.partition("=")[0].split("."):
         got = getattr(got, part)
     assert got == value
@@ -95,7 +95,7 @@ def test_languages_are_those_that_files_are_named_for(sides, said, languages):
     if isinstance(languages, str):
         assert languages in refused(*overrides)
     else:
-        data = load_config("files", overrides).data
+        data = read_config("files", overrides).data
         assert (data.src_lang, data.tgt_lang) == languages
 
 
@@ -118,11 +118,11 @@ def test_a_path_s_pair_of_languages_is_read(kind, path, keys, languages):
     overrides = {"data.train.a.kind": kind, "data.train.a.path": path}
     if keys is not None:
         overrides |= {"data.train.a.src": keys[0], "data.train.a.tgt": keys[1]}
-    data = load_config("files", overrides).data
+    data = read_config("files", overrides).data
     assert (data.src_lang, data.tgt_lang) == languages
     # It may be ordered by the alphabet, so that a setting is no contradiction.
     if keys != ("fr", "es"):
-        load_config("files", overrides | {"data.src_lang": "cs", "data.tgt_lang": "pl"})
+        read_config("files", overrides | {"data.src_lang": "cs", "data.tgt_lang": "pl"})
 
 
 ASSUMED = "languages: assuming data.src_lang=en and data.tgt_lang=de, since no file name"
@@ -148,10 +148,10 @@ ASSUMED = "languages: assuming data.src_lang=en and data.tgt_lang=de, since no f
 )
 def test_languages_that_are_assumed_are_told(overrides, said):
     messages = []
-    config = load_config("files", overrides, say=messages.append)
+    config = read_config("files", overrides, say=messages.append)
     assert len(messages) == bool(said) and said in "".join(messages)
     # A run that has recorded them has been told.
-    load_config("files", overrides, say=messages.append, recorded=config)
+    read_config("files", overrides, say=messages.append, recorded=config)
     assert len(messages) == bool(said)
 
 
@@ -171,7 +171,7 @@ EXCLUDING = [
 
 @pytest.mark.parametrize(("there", "given", "key"), EXCLUDING)
 def test_what_is_given_replaces_what_excludes_it(there, given, key):
-    before = thaw(load_config("files", there))
+    before = thaw(read_config("files", there))
     assert freeze(before, "a run")
     apply_overrides(before, [given])
     assert not flatten(freeze(before, "a run"))[key]
@@ -190,12 +190,12 @@ def test_what_is_given_replaces_what_excludes_it(there, given, key):
     ],
 )
 def test_heads_that_are_not_as_wide_as_the_model_are_said(changes, said):
-    note = uneven_heads(load_config("wmt14_en_de", changes).model)
+    note = uneven_heads(read_config("wmt14_en_de", changes).model)
     assert said in note and bool(said) == bool(note)
 
 
 def test_one_axis_of_the_mesh_takes_the_remaining_devices():
-    mesh = load_config("files", ["mesh.fsdp=-1"]).mesh
+    mesh = read_config("files", ["mesh.fsdp=-1"]).mesh
     assert (mesh.data, mesh.fsdp) == (1, -1)
     assert "may be -1" in refused("mesh.fsdp=-1", "mesh.data=-1")
 
@@ -209,13 +209,13 @@ def test_corpora_are_added_and_changed_by_name():
     mine = ["data.train.mine.src=a.en", "data.train.mine.tgt=a.de"]
     tsv = ["data.train.other.kind=tsv", "data.train.other.path=b.tsv"]
     grammar = ["data.test.news.kind=synthetic", "data.test.news.size=1_0"]
-    config = load_config("files", [*mine, *tsv, *grammar])
+    config = read_config("files", [*mine, *tsv, *grammar])
     assert [(item.name, item.kind, item.src, item.path) for item in config.data.train] == [
         *(("mine", "files", "a.en", ""), ("other", "tsv", "", "b.tsv"))
     ]
     assert [(item.name, item.size) for item in config.data.test] == [("news", 10)]
-    (changed,) = load_config("multi30k", ["data.train.multi30k.src=other.en"]).data.train
-    (plain,) = load_config("multi30k").data.train
+    (changed,) = read_config("multi30k", ["data.train.multi30k.src=other.en"]).data.train
+    (plain,) = read_config("multi30k").data.train
     assert (changed.src, changed.tgt) == ("other.en", plain.tgt)
 
 
@@ -242,11 +242,11 @@ def test_what_nothing_would_read_is_a_mistake(spec, override, wanted):
 def test_what_is_left_over_of_another_kind_is_no_mistake():
     settings = ["data.valid.kind=files", "data.valid.src=a.en", "data.valid.tgt=a.de"]
     settings.append("training.schedule.kind=paper")
-    config = load_config("quickstart", settings)
+    config = read_config("quickstart", settings)
     assert config.data.valid.split == "valid" and config.data.valid.size
     assert config.training.schedule.peak
     with pytest.raises(ConfigError, match=r"schedule.peak' = 0.1 .*; 'data.valid.size' = 9"):
-        load_config("quickstart", [*settings, "data.valid.size=9", "training.schedule.peak=0.1"])
+        read_config("quickstart", [*settings, "data.valid.size=9", "training.schedule.peak=0.1"])
 
 
 def test_a_test_set_called_valid_is_a_mistake_too():
@@ -289,7 +289,7 @@ def test_a_file_is_found_by_path_and_a_built_in_one_by_name(write, tmp_path, mon
         assert find_config(name).name == f"{name}.py"
     # The README's commands name configs/NAME.py, from whichever folder.
     monkeypatch.chdir(tmp_path)
-    assert load_config("configs/quickstart.py") == load_config("quickstart")
+    assert read_config("configs/quickstart.py") == read_config("quickstart")
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def get_config(variant=""):
     overrides = ["training.schedule.warmup_steps=7", "model.d_ff=5", "model.dropout=0.5"]
     overrides += ["data.train.mine.weight=2", "data.train.other.path=b.tsv"]
     overrides += ["data.train.other.kind=tsv", "data.train.other.weight=1", "mesh.fsdp=1"]
-    config = load_config(f"{write(body)}:v", overrides)
+    config = read_config(f"{write(body)}:v", overrides)
     assert config.name == "variant v"
     assert (config.training.schedule.warmup_steps, config.model.d_ff) == (7, 5)
     assert (config.model.d_model, config.model.dropout) == (16, 0.5)
@@ -368,7 +368,7 @@ def get_config(variant=""):
         config.training.steps = "many"
     return config
 """
-    config = load_config(write(body), ["model.d_model=32", "data.folder=here", "training.steps=3"])
+    config = read_config(write(body), ["model.d_model=32", "data.folder=here", "training.steps=3"])
     assert (config.model.d_ff, config.data.folder, config.training.steps) == (128, "here", 3)
 
 
@@ -391,19 +391,19 @@ def test_two_files_take_the_place_of_a_corpus_or_of_all(write):
     second_corpus = ["data.train.more.src=b.en", "data.train.more.tgt=b.de"]
     files = ["data.train=new.en,new.de", "data.valid=v.en,v.de", "data.test.own=t.en,t.de"]
     for overrides in (files, {"data.train": ("new.en", "new.de")}):
-        (alone,) = load_config("quickstart", overrides).data.train
+        (alone,) = read_config("quickstart", overrides).data.train
         assert (alone.name, alone.kind, alone.src, alone.size) == ("train", "files", "new.en", 0)
-    data = load_config("quickstart", [*files, *second_corpus]).data
+    data = read_config("quickstart", [*files, *second_corpus]).data
     assert {corpus.name for corpus in data.train} == {"train", "more"}
     assert [corpus.name for corpus in data.test] == ["grammar", "own"]
     assert (data.valid.kind, data.valid.tgt, data.valid.size) == ("files", "v.de", 0)
     for wrong in ("data.train=new.en", "data.train=", "data.valid=a,b,c", "data.train.x=,b"):
         with pytest.raises(ConfigError, match=f"config.{wrong}: write --config.*=SRC,TGT"):
-            load_config("quickstart", [wrong])
+            read_config("quickstart", [wrong])
     for value in (None, 5):
         with pytest.raises(ConfigError, match=f"data.train={value}: write --config.data.train="):
-            load_config("quickstart", {"data.train": value})
-    (alone,) = load_config("quickstart", {"data.train": Path("x.tsv")}).data.train
+            read_config("quickstart", {"data.train": value})
+    (alone,) = read_config("quickstart", {"data.train": Path("x.tsv")}).data.train
     assert (alone.kind, alone.path) == ("tsv", "x.tsv")
 
 
@@ -420,9 +420,9 @@ def test_two_files_take_the_place_of_a_corpus_or_of_all(write):
 )
 def test_one_file_of_both_sides_has_the_kind_that_its_name_ends_in(written, settings):
     for overrides in ([f"data.train={written}"], {"data.train": tuple(written.split(","))}):
-        (alone,) = load_config("quickstart", overrides).data.train
+        (alone,) = read_config("quickstart", overrides).data.train
         assert (alone.kind, alone.path, alone.src, alone.tgt) == settings
-    data = load_config("quickstart", [f"data.valid={written}", f"data.train.more={written}"]).data
+    data = read_config("quickstart", [f"data.valid={written}", f"data.train.more={written}"]).data
     assert data.valid.kind == settings[0]
     assert {corpus.kind for corpus in data.train} == {"synthetic", settings[0]}
 
@@ -432,12 +432,12 @@ TEXT = ["data.train=a.en,a.de"]
 
 def for_tokens(tokens, *overrides, recorded=None):
     settings = [*TEXT, *overrides]
-    return load_config("files", settings, recorded=recorded, measure=lambda data: TextSize(tokens))
+    return read_config("files", settings, recorded=recorded, measure=lambda data: TextSize(tokens))
 
 
 def test_sizes_are_those_of_the_variant_for_so_many_tokens():
     for variant, tokens in (("tiny", LITTLE), ("small", TYPICAL.tokens), ("base", 10 * MUCH)):
-        named = load_config(f"files:{variant}", TEXT)
+        named = read_config(f"files:{variant}", TEXT)
         sized = dataclasses.replace(for_tokens(tokens), name=named.name)
         assert sized == named and sized.sizes == "given"
 
@@ -450,7 +450,7 @@ def test_what_the_user_sets_wins_over_the_corpus(tmp_path):
     text = find_config("files").read_text()
     text = text.replace("    return", "    config.model.d_ff = 64\n    return")
     (tmp_path / "wide.py").write_text(text)
-    wide = load_config(str(tmp_path / "wide.py"), TEXT, measure=lambda data: TextSize(LITTLE))
+    wide = read_config(str(tmp_path / "wide.py"), TEXT, measure=lambda data: TextSize(LITTLE))
     assert (wide.model.d_ff, wide.model.d_model) == (64, 128)
     assert for_tokens(LITTLE, "sizes=given").model.d_model == 512
 
@@ -467,43 +467,43 @@ def test_a_run_of_an_earlier_version_keeps_its_sizes():
     """Which were chosen by pairs, with other schedules and heads."""
     changes = ["model.d_model=256", "model.d_k=64", "model.d_v=64", "data.vocabulary.size=8000"]
     paper = ["training.schedule.kind=paper", "training.schedule.peak=0", "training.patience=0"]
-    earlier = load_config("files", ["sizes=given", *TEXT, *changes, *paper])
+    earlier = read_config("files", ["sizes=given", *TEXT, *changes, *paper])
     assert for_tokens(LITTLE, recorded=earlier) == earlier
 
 
 def test_without_text_sizes_are_not_settled():
-    config = load_config("files", measure=lambda data: 1 // 0)
-    assert config.sizes == "corpus" and config.model == load_config("files:small").model
+    config = read_config("files", measure=lambda data: 1 // 0)
+    assert config.sizes == "corpus" and config.model == read_config("files:small").model
 
 
 LEARNED = ["model.positions=learned"]
 
 
 def test_learned_positions_of_a_new_run_have_the_factor_of_tokens():
-    assert load_config("quickstart", LEARNED).model.position_scale == "sqrt_d_model"
-    assert load_config("table3:e_learned_positions").model.position_scale == "sqrt_d_model"
+    assert read_config("quickstart", LEARNED).model.position_scale == "sqrt_d_model"
+    assert read_config("table3:e_learned_positions").model.position_scale == "sqrt_d_model"
 
 
 def test_a_run_keeps_the_scale_of_its_positions():
     """One that recorded none, "auto", is from before the setting: its positions have no factor."""
-    new = load_config("quickstart", LEARNED)
+    new = read_config("quickstart", LEARNED)
     for scale in ("auto", "one", "sqrt_d_model"):
         model = dataclasses.replace(new.model, position_scale=scale)
         recorded = dataclasses.replace(new, model=model)
-        resumed = load_config("quickstart", LEARNED, recorded=recorded)
+        resumed = read_config("quickstart", LEARNED, recorded=recorded)
         assert resumed.model.position_scale == scale
 
 
 def test_sinusoids_have_no_scale():
-    assert load_config("quickstart").model.position_scale == "auto"
+    assert read_config("quickstart").model.position_scale == "auto"
     with pytest.raises(ConfigError, match="'model.position_scale' = 'one' needs 'model.positions'"):
-        load_config("quickstart", ["model.position_scale=one"])
+        read_config("quickstart", ["model.position_scale=one"])
 
 
 @pytest.mark.parametrize(("pairs", "fraction"), [(300, 0.1), (12_000, 0.083), (3_000_000, 0.00033)])
 def test_training_text_is_held_out_where_nothing_else_validates(pairs, fraction):
     said: list[str] = []
-    config = load_config(
+    config = read_config(
         "files",
         ["data.train=a.en,a.de"],
         measure=lambda _: TextSize(24 * pairs, pairs=pairs),
@@ -517,9 +517,9 @@ def test_training_text_is_held_out_where_nothing_else_validates(pairs, fraction)
 
 
 def test_a_resumed_run_holds_out_the_same_text():
-    recorded = load_config("files:tiny", ["data.train=a.en,a.de", "data.valid_fraction=0.05"])
-    assert load_config("files:tiny", ["data.train=a.en,a.de"]).data.valid_fraction == 0.01
-    resumed = load_config("files:tiny", ["data.train=a.en,a.de"], recorded=recorded)
+    recorded = read_config("files:tiny", ["data.train=a.en,a.de", "data.valid_fraction=0.05"])
+    assert read_config("files:tiny", ["data.train=a.en,a.de"]).data.valid_fraction == 0.01
+    resumed = read_config("files:tiny", ["data.train=a.en,a.de"], recorded=recorded)
     assert resumed.data.valid_fraction == 0.05
 
 
@@ -532,4 +532,4 @@ def test_a_resumed_run_holds_out_the_same_text():
     ],
 )
 def test_nothing_is_held_out_without_one_corpus_or_beside_validation_text(corpora):
-    assert load_config("files:tiny", corpora).data.valid_fraction == 0
+    assert read_config("files:tiny", corpora).data.valid_fraction == 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from flaxformer_mt.config import ConfigError, load_config
+from flaxformer_mt.config import ConfigError, read_config
 from flaxformer_mt.config.sizes import LITTLE, TextSize
 from tests.config.test_load import TEXT, for_tokens
 
@@ -10,7 +10,7 @@ from tests.config.test_load import TEXT, for_tokens
 def lasting(minutes, *overrides, recorded=None):
     """The config `files` for little text on a machine that does 50 steps a minute."""
     settings = [*TEXT, f"training.minutes={minutes}", *overrides]
-    return load_config(
+    return read_config(
         "files",
         settings,
         recorded=recorded,
@@ -57,4 +57,4 @@ def test_a_run_keeps_the_steps_that_its_minutes_chose():
 )
 def test_minutes_that_could_not_choose_the_steps_are_refused(spec, overrides, message):
     with pytest.raises(ConfigError, match=message):
-        load_config(spec, ["training.minutes=5", *overrides])
+        read_config(spec, ["training.minutes=5", *overrides])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flaxformer_mt.config import ExperimentConfig, load_config
+from flaxformer_mt.config import ExperimentConfig, read_config
 from flaxformer_mt.config.freeze import default_of
 from flaxformer_mt.config.sizes import (
     LITTLE,
@@ -72,7 +72,7 @@ def test_every_text_gives_a_config_whose_patience_can_act(steps):
 
 
 def config_for(text: TextSize, *, steps: int | None = None) -> ExperimentConfig:
-    return load_config(
+    return read_config(
         "files",
         ["data.train=a.en,a.de", *(["training.minutes=1"] if steps else [])],
         measure=lambda data: text,

@@ -5,7 +5,7 @@ The table is transcribed here by columns and not taken from the config. A blank 
 
 import pytest
 
-from flaxformer_mt.config import ExperimentConfig, flatten, load_config
+from flaxformer_mt.config import ExperimentConfig, flatten, read_config
 from flaxformer_mt.model.parameters import count_by_formula
 
 TYPES = 37_000
@@ -54,7 +54,7 @@ def paper(row: str, column: str) -> float | None:
 
 
 def config_of(row: str) -> ExperimentConfig:
-    return load_config(f"table3:{row}")
+    return read_config(f"table3:{row}")
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -73,7 +73,7 @@ def test_the_settings_are_the_row_s(row):
 
 @pytest.mark.parametrize("row", ROWS)
 def test_nothing_else_differs_from_the_paper_s_recipe(row):
-    ours, base = flatten(config_of(row)), flatten(load_config("wmt14_en_de:base"))
+    ours, base = flatten(config_of(row)), flatten(read_config("wmt14_en_de:base"))
     changed = {key for key in ours if ours[key] != base.get(key)}
     columns = {
         *("model.encoder_layers", "model.decoder_layers", "model.d_model", "model.d_ff"),

@@ -6,7 +6,7 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 
 from flaxformer_mt.api.settings import continued, created, settled
-from flaxformer_mt.config import DataConfig, load_config, to_dict, tokenizers
+from flaxformer_mt.config import DataConfig, read_config, to_dict, tokenizers
 from flaxformer_mt.config.languages import (
     base_language,
     is_written_without_blanks,
@@ -66,7 +66,7 @@ def test_a_region_or_script_doesn_t_change_the_language():
 
 
 def with_target(language: str, **changes: object):
-    config = load_config("quickstart", [f"data.tgt_lang={language}"])
+    config = read_config("quickstart", [f"data.tgt_lang={language}"])
     return dataclasses.replace(config, data=dataclasses.replace(config.data, **changes))
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.bucket import plan_buckets, plan_pass, shapes_for
 from flaxformer_mt.data.pack import packed_shape, plan_packed
-from flaxformer_mt.data.plan import Plan, PlanError, Shape, stream
+from flaxformer_mt.data.plan import Plan, PlanError, Shape, plan_bits
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), min_size=1, max_size=300)
 BATCH = st.builds(
@@ -68,12 +68,12 @@ def test_shapes_are_few_nested_and_as_large_as_the_budget_allows(lengths, batch)
 def test_every_pair_exactly_once_an_epoch_and_the_same_every_time(lengths, batch, epoch):
     src, tgt = np.array(lengths, np.int32).T
     shapes = shapes_for(src, tgt, batch)
-    plan, again = (plan_buckets(src, tgt, shapes, stream(3, epoch, 0)) for _ in range(2))
+    plan, again = (plan_buckets(src, tgt, shapes, plan_bits(3, epoch, 0)) for _ in range(2))
     check(plan, src, tgt)
     check(plan_pass(src, tgt, shapes), src, tgt)
     for name in ("shape_of", "starts", "pairs"):
         np.testing.assert_array_equal(getattr(plan, name), getattr(again, name))
-    next_epoch = plan_buckets(src, tgt, shapes, stream(3, epoch + 1, 0))
+    next_epoch = plan_buckets(src, tgt, shapes, plan_bits(3, epoch + 1, 0))
     assert sorted(plan.shape_of) == sorted(next_epoch.shape_of)
 
 
@@ -81,7 +81,7 @@ def test_padding_is_bounded():
     src, tgt = corpus(50_000)
     for shapes, bound in ((1, 0.9), (8, 0.24), (16, 0.17), (20, 0.15)):
         batch = BatchConfig(tokens=8000, max_shapes=shapes)
-        plan = plan_buckets(src, tgt, shapes_for(src, tgt, batch), stream(0, 0, 0))
+        plan = plan_buckets(src, tgt, shapes_for(src, tgt, batch), plan_bits(0, 0, 0))
         assert padding(plan, src, tgt) < bound
     # Fewer where a corpus is too small for more.
     assert len(shapes_for(*corpus(40), BatchConfig(tokens=25_000, max_shapes=20))) <= 2
@@ -128,7 +128,7 @@ def test_what_cannot_be_batched_is_an_error():
         shapes_for(lengths[:0], lengths[:0], BatchConfig())
     lengths = np.array([3, 9, 4], np.int32)
     with pytest.raises(PlanError, match="pair 1 with 9 source and 9 target tokens fits no shape"):
-        plan_buckets(lengths, lengths, (Shape(8, 5, 5),), stream(0, 0, 0))
+        plan_buckets(lengths, lengths, (Shape(8, 5, 5),), plan_bits(0, 0, 0))
 
 
 def test_what_cannot_be_packed_is_an_error():
@@ -140,7 +140,7 @@ def test_what_cannot_be_packed_is_an_error():
     with pytest.raises(PlanError, match=r"8 rows .* exceed data\.batch\.tokens = 100"):
         packed_shape(lengths, lengths, BatchConfig(tokens=100))
     with pytest.raises(PlanError, match="pair 1 has over 40 target tokens"):
-        plan_packed(lengths, lengths, Shape(8, 60, 40), stream(0, 0, 0))
+        plan_packed(lengths, lengths, Shape(8, 60, 40), plan_bits(0, 0, 0))
 
 
 def test_planning_is_quick():
@@ -149,7 +149,7 @@ def test_planning_is_quick():
     shapes = shapes_for(src[:1000], tgt[:1000], BatchConfig())
     shapes = (*shapes[:-1], Shape(8, 200, 200))
     begin = time.process_time()
-    plan_buckets(src, tgt, shapes, stream(0, 0, 0))
+    plan_buckets(src, tgt, shapes, plan_bits(0, 0, 0))
     assert time.process_time() - begin < 0.6
 
 
@@ -176,7 +176,7 @@ def fill(plan: Plan, src: np.ndarray, tgt: np.ndarray) -> tuple[float, float]:
 @given(lengths=SHORTER, rows=st.integers(1, 9))
 def test_every_pair_exactly_once_and_no_row_too_long(lengths, rows):
     src, tgt = np.array(lengths, np.int32).T
-    plan, again = (plan_packed(src, tgt, Shape(rows, 40, 44), stream(3, 0, 0)) for _ in range(2))
+    plan, again = (plan_packed(src, tgt, Shape(rows, 40, 44), plan_bits(3, 0, 0)) for _ in range(2))
     fill(plan, src, tgt)
     np.testing.assert_array_equal(plan.pairs, again.pairs)
     np.testing.assert_array_equal(plan.row_starts, again.row_starts)
@@ -187,7 +187,7 @@ def test_both_sides_of_the_rows_are_nearly_full():
     budget = 4_000
     shape = packed_shape(src, tgt, BatchConfig(tokens=budget))
     assert shape.rows % 8 == 0 and shape.rows * max(shape.src_length, shape.tgt_length) <= budget
-    plan = plan_packed(src, tgt, shape, stream(1, 0, 0))
+    plan = plan_packed(src, tgt, shape, plan_bits(1, 0, 0))
     assert min(fill(plan, src, tgt)) >= 0.96
     assert padding(plan, src, tgt) <= 0.04
 
@@ -224,12 +224,12 @@ def test_pairs_that_do_not_go_together_take_more_rows_and_are_planned_at_once():
     """Two fit in no row; in a mixture a fifth does not combine with the rest."""
     src = tgt = np.full(20_000, 129, np.int32)
     begin = time.process_time()
-    plan = plan_packed(src, tgt, Shape(96, 256, 256), stream(0, 0, 0))
+    plan = plan_packed(src, tgt, Shape(96, 256, 256), plan_bits(0, 0, 0))
     assert len(plan) == -(-20_000 // 96)
     random = np.random.default_rng(0)
     src = np.where(np.arange(20_000) % 10, random.integers(130, 250, 20_000), 12).astype(np.int32)
-    assert min(fill(plan_packed(src, src, Shape(96, 256, 256), stream(0, 0, 0)), src, src)) > 0.7
+    assert min(fill(plan_packed(src, src, Shape(96, 256, 256), plan_bits(0, 0, 0)), src, src)) > 0.7
     # It took minutes when rows were added a few at a time.
     assert time.process_time() - begin < 30
     # And no pairs take none.
-    assert len(plan_packed(src[:0], tgt[:0], Shape(8, 9, 9), stream(0, 0, 0))) == 0
+    assert len(plan_packed(src[:0], tgt[:0], Shape(8, 9, 9), plan_bits(0, 0, 0))) == 0

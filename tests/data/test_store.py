@@ -105,7 +105,7 @@ def test_lengths_are_counted_and_the_corpora_of_a_split_known(tmp_path, monkeypa
             Store.open(tmp_path)
         writer.finish()
     store = Store.open(tmp_path)
-    assert store.train.parts == (StoredCorpus("news", 0, 3, 0.5), StoredCorpus("web", 3, 2, 0.5))
+    assert store.train.corpora == (StoredCorpus("news", 0, 3, 0.5), StoredCorpus("web", 3, 2, 0.5))
     assert len(store.train) == 5 and len(store.train.sides["src"].shards) > 2
 
 

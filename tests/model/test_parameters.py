@@ -1,8 +1,10 @@
 """Parameter counts by formula and by counting; initial values; position encodings."""
 
+import dataclasses
 import functools
 import itertools
 import math
+from typing import get_args
 
 import flax.linen as nn
 import jax
@@ -108,3 +110,29 @@ def test_softmax_table_and_that_tied_tables_need_vocabularies_of_one_size():
     model = Transformer(tiny_config(tie="all"), 10, 11)
     with pytest.raises(ValueError, match=r"10 and 11 types: .*'target' or 'none'"):
         initial_params(model, jax.random.key(0))
+
+
+# A checkpoint doesn't depend on the first two; the third counts for a table of learned positions.
+OTHER_FORMS = {"vocab_multiple", "scan_layers", "max_length"}
+
+
+@pytest.mark.parametrize(
+    "field",
+    [field for field in dataclasses.fields(ModelConfig) if field.name not in OTHER_FORMS],
+    ids=lambda field: field.name,
+)
+def test_a_setting_says_whether_it_decides_the_weights(field):
+    config = tiny_config()
+    value = getattr(config, field.name)
+    if isinstance(value, str):
+        (*_, other) = (choice for choice in get_args(field.type) if choice != value)
+    elif isinstance(value, bool):
+        other = not value
+    else:
+        other = value + 2 if isinstance(value, int) else value / 2 + 0.1
+    changed = dataclasses.replace(config, **{field.name: other})
+    shapes, changed_shapes = (
+        jax.tree.map(lambda leaf: leaf.shape, abstract_params(Transformer(form, VOCAB, VOCAB)))
+        for form in (config, changed)
+    )
+    assert (shapes != changed_shapes) == field.metadata["weights"]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, strategies as st
 
-from flaxformer_mt.config import ExperimentConfig, load_config
+from flaxformer_mt.config import ExperimentConfig, read_config
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.planning import report
 from flaxformer_mt.planning.fit import largest, remedied, search
@@ -53,7 +53,7 @@ def test_finds_nearly_the_largest_in_few_compilations(fixed, a_row, square, star
 
 
 def config_of(accumulation: int = 1, remat: bool = False, multiple: int = 8) -> ExperimentConfig:
-    config = load_config("quickstart", [f"data.batch.multiple={multiple}"])
+    config = read_config("quickstart", [f"data.batch.multiple={multiple}"])
     return remedied(config, accumulation=accumulation, remat=remat, split=1)[0]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flaxformer_mt.config import freeze, load_config
+from flaxformer_mt.config import freeze, read_config
 from flaxformer_mt.data.plan import PlanError, Shape
 from flaxformer_mt.planning import PlanningError
 from flaxformer_mt.planning.compiler import Memory, TooLarge, captured, describe, too_large
@@ -26,7 +26,7 @@ def test_a_search_that_does_not_fit_and_a_source_too_long_are_told():
     text = decoding_as_text(plan)
     assert "compiled by libtpu 1 in 1 s" in text
     assert "1.00 GiB too much. Lower decoding.batch_tokens or decoding.beam_size" in text
-    config = load_config("quickstart", ["model.max_length=128"])
+    config = read_config("quickstart", ["model.max_length=128"])
     topology: Any = None
     with pytest.raises(PlanningError, match="a sentence of 129 tokens"):
         plan_decoding(config, topology, lengths=(129, 9), src_vocab_size=9, tgt_vocab_size=9)

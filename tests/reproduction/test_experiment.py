@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from flaxformer_mt.config import ConfigError, flatten, load_config
+from flaxformer_mt.config import ConfigError, flatten, read_config
 from flaxformer_mt.reproduction.experiment import again, resolve
 from flaxformer_mt.reproduction.paper import ROWS, RowError, row_of, rows_of
 from flaxformer_mt.reproduction.settings import ReproductionSettings
@@ -15,18 +15,18 @@ from tests.reproduction.made_up import TOY, experiment
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.label)
 def test_each_row_has_a_config_that_averages_and_tests_as_the_paper_did(row):
-    config = load_config(row.spec)
+    config = read_config(row.spec)
     assert config.training.keep_for_average == row.average
     assert {corpus.name for corpus in config.data.train} == set(row.pairs)
     assert row.test == "valid" or row.test in {corpus.name for corpus in config.data.test}
-    load_config(row.base)
+    read_config(row.base)
 
 
 def test_every_variant_is_a_row_in_the_paper_s_order_and_unknown_ones_are_named():
     listed = {}
     for name in ("table3", "wmt14_en_de", "wmt14_en_fr", "parsing"):
         with pytest.raises(ValueError, match="valid variants") as error:
-            load_config(f"{name}:?")
+            read_config(f"{name}:?")
         variants = str(error.value).rpartition("variants: ")[2].split(", ")
         listed[name] = {f"{name}:{v}" for v in variants if "tfds" not in v and v != "craft"}
     assert set().union(*listed.values()) == {row.spec for row in ROWS}
@@ -51,7 +51,7 @@ TINY = tuple(
 def test_at_full_scale_a_row_is_its_config(row, text):
     resolved = resolve(row, ReproductionSettings(text=text))
     spec = f"{row.spec}_tfds" if text == "tfds" else row.spec
-    ours, theirs = flatten(resolved.config), flatten(load_config(spec))
+    ours, theirs = flatten(resolved.config), flatten(read_config(spec))
     differing = {key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)}
     assert differing <= {"name", "training.validate_every"}
     assert resolved.is_the_paper_s and resolved.pairs is None
@@ -60,10 +60,10 @@ def test_at_full_scale_a_row_is_its_config(row, text):
 @pytest.mark.parametrize("row", rows_of("table3"), ids=lambda row: row.name)
 def test_on_another_base_a_row_keeps_its_ratios_and_its_rates(row):
     base, toy = (
-        load_config("table3:base").model,
+        read_config("table3:base").model,
         resolve(row, ReproductionSettings(overrides=TINY)).config,
     )
-    theirs = load_config(row.spec)
+    theirs = read_config(row.spec)
     tiny = resolve(row_of("table3/base"), ReproductionSettings(overrides=TINY)).config.model
     for name in SIZES:
         ours, ratio = getattr(toy.model, name), getattr(theirs.model, name) / getattr(base, name)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.cli.arguments import take_overrides
-from flaxformer_mt.config import flatten, load_config
+from flaxformer_mt.config import flatten, read_config
 from flaxformer_mt.data.corpus.tfds_sets import data_dir_of
 from flaxformer_mt.model.flops import training_flops
 from flaxformer_mt.reproduction.experiment import again, resolve
@@ -32,7 +32,7 @@ def test_flops_count_a_batch_s_tokens_and_not_its_padding():
     """The tokens that 25,000 + 25,000 positions hold on Europarl's lengths."""
     tokens = {"bucket": (20_640, 21_320), "pack": (23_380, 24_140)}
     for form, (src, tgt) in tokens.items():
-        config = load_config("wmt14_en_de:base", {"data.batch.form": form})
+        config = read_config("wmt14_en_de:base", {"data.batch.form": form})
         expected = config.training.steps * training_flops(
             config.model, 37_000, src_tokens=src, tgt_tokens=tgt, src_keys=25, tgt_keys=25
         )
@@ -136,7 +136,7 @@ SCALES = [0.5, 0.1, 0.025, 0.01]
 
 @pytest.mark.parametrize("spec", ["table3:base", "wmt14_en_de:big", "multi30k:tiny"])
 def test_the_learning_rate_is_the_same_at_the_same_share_of_training(spec):
-    config = load_config(spec)
+    config = read_config(spec)
     for scale in SCALES:
         in_full, part = config.training, scaled(config, scale).training
         full = learning_rate(in_full.schedule, config.model.d_model)
@@ -148,7 +148,7 @@ def test_the_learning_rate_is_the_same_at_the_same_share_of_training(spec):
 
 
 def test_the_highest_rate_is_kept_even_where_steps_cannot_be_shared():
-    schedule = load_config("table3:base").training.schedule
+    schedule = read_config("table3:base").training.schedule
     highest = float(learning_rate(schedule, 512)(3999))
     for scale in (*SCALES, 1e-4, 1e-6):
         short = scaled_schedule(schedule, scale)
@@ -162,14 +162,14 @@ def test_averaging_covers_the_same_last_part_of_training(row):
         training = config.training
         return training.keep_for_average * training.save_every / training.steps
 
-    config = load_config(row.spec)
+    config = read_config(row.spec)
     for scale in SCALES:  # steps are whole: a few in a hundred more or less
         assert window(scaled(config, scale)) == pytest.approx(window(config), rel=0.04)
 
 
 @pytest.mark.parametrize("scale", [0.1, 1e-6])
 def test_nothing_else_changes(scale):
-    before = load_config("wmt14_en_de:base")
+    before = read_config("wmt14_en_de:base")
     after = flatten(scaled(before, scale))
     changed = {key for key, value in flatten(before).items() if after[key] != value}
     training = "steps save_every keep_for_average log_every validate_every validate_bleu"
@@ -185,7 +185,7 @@ def test_nothing_else_changes(scale):
     ("validate", "save"), [(1000, 1500), (1000, 600), (10, 15), (0, 7), (5, 1)]
 )
 def test_validation_makes_no_checkpoint_of_its_own(validate, save):
-    config = load_config("table3:base")
+    config = read_config("table3:base")
     training = dataclasses.replace(config.training, validate_every=validate, save_every=save)
     adapted = validating_at_checkpoints(dataclasses.replace(config, training=training)).training
     assert adapted.validate_every % save == 0

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from flaxformer_mt.serving import requests
+from flaxformer_mt.serving import lingering, requests
 from tests.serving.stand_in import StandIn, eventually, running
 from tests.serving.test_load import connect
 
@@ -325,6 +325,56 @@ def test_requests_before_what_is_no_http_are_answered_in_their_order(garbage, st
     assert answered == statuses
     places = [answer.index(b'"%b"' % word.upper()) for word in words]
     assert places == sorted(places)
+
+
+def test_a_head_without_end_is_refused_however_it_is_cut(server):
+    """The bytes that arrive with its beginning count as well."""
+    with connect(server) as client:
+        client.sendall(POST + b"A: " + b"b" * 60_000)
+        time.sleep(0.1)
+        client.sendall(b"b" * 40_000)
+        assert b" 400 " in client.recv(65536)
+
+
+def test_a_refused_client_that_sends_before_it_reads_gets_every_answer(server):
+    """A kernel that closes a socket with unread bytes drops what it hasn't delivered."""
+    earlier = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with socket.socket() as client:
+        # So little that the answers can't be delivered before the client reads.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+        client.settimeout(30)
+        client.connect(("127.0.0.1", server.port))
+        client.sendall(earlier + POST + b"A: " + b"b" * 1_000_000)  # a head without end
+        time.sleep(0.2)  # the server has long answered
+        answer = b"".join(iter(lambda: client.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert answer.count(b"HTTP/1.1 ") == 2 and b" 400 " in answer
+
+
+def test_a_body_refused_by_its_length_can_still_be_sent(server):
+    with connect(server) as client:
+        client.sendall(POST + b"Content-Length: 1000000\r\n\r\n")
+        answer = b"".join(iter(lambda: client.recv(65536), b""))
+        for _ in range(10):
+            client.sendall(b" " * 100_000)  # a connection that is closed would be reset
+    assert b" 413 " in answer
+
+
+def test_a_refused_client_that_keeps_sending_is_hung_up_on(server, monkeypatch):
+    """After so many bytes, or so long."""
+    monkeypatch.setattr(lingering, "MOST_BYTES", 100_000)
+    with connect(server) as client:
+        client.sendall(POST + b"A: " + b"b" * 100_000)
+        with pytest.raises(ConnectionError):
+            for _ in range(1000):
+                client.sendall(b"b" * 100_000)
+    monkeypatch.setattr(lingering, "MOST_SECONDS", 0.05)
+    with connect(server) as client:
+        client.sendall(POST + b"A: " + b"b" * 100_000)
+        with pytest.raises(ConnectionError):
+            for _ in range(1000):
+                client.sendall(b"b")
+                time.sleep(0.005)
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import jaxlib
 
-from flaxformer_mt.config import load_config
+from flaxformer_mt.config import read_config
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.planning.hlo import executions, parse
 from flaxformer_mt.training.program import build
@@ -62,7 +62,7 @@ SMALLEST = 1 << 14
 def summary(name: str) -> dict[str, Any]:
     """Counts of one step: operations by kind, loops multiplied out, and the compiler's totals."""
     spec, overrides, shape = CASES[name]
-    config = load_config(spec, overrides)
+    config = read_config(spec, overrides)
     program = build(config, src_vocab_size=VOCAB, tgt_vocab_size=VOCAB, devices=jax.devices()[:1])
     compiled = program.lower_train_step(shape).compile(AS_USERS_HAVE_IT)
     costs: Any = compiled.cost_analysis()

@@ -6,7 +6,7 @@ import re
 import jax
 import pytest
 
-from flaxformer_mt.config import load_config
+from flaxformer_mt.config import read_config
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.decoding.run.programs import lower_search
 from flaxformer_mt.parallel.mesh import on_mesh
@@ -57,7 +57,7 @@ def test_a_gpu_gets_bfloat16_products_and_no_custom_call(name, float32):
 
 def lowered_for_cuda(name: str) -> str:
     small = [f"{key}={value}" for key, value in SMALL.items()]
-    config = load_config("wmt14_en_de:base", [*small, "model.dtype=bfloat16"])
+    config = read_config("wmt14_en_de:base", [*small, "model.dtype=bfloat16"])
     program = build(config, src_vocab_size=64, tgt_vocab_size=64, devices=jax.devices()[:1])
     state, mesh = program.abstract, program.mesh
     if name == "search":

@@ -108,7 +108,7 @@ def test_a_position_is_none_in_other_pairs(in_one_go, tmp_path):
 
     def of_store(pairs: TokenPairs, digest: str) -> TokenPairs:
         sides = (side.shards for side in pairs.sides.values())
-        return TokenPairs(*sides, pairs.parts, digest=digest * 64)
+        return TokenPairs(*sides, pairs.corpora, digest=digest * 64)
 
     run = Run(tmp_path, SETTINGS)
     run.start(stop_after=5)

@@ -12,7 +12,7 @@ import pytest
 
 from flaxformer_mt.data.batch import Batch, assemble
 from flaxformer_mt.data.pack import plan_packed
-from flaxformer_mt.data.plan import Shape, stream
+from flaxformer_mt.data.plan import Shape, plan_bits
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.step import TrainState, batch_loss, step_key
 from tests.training.examples import (
@@ -69,7 +69,7 @@ def test_metrics_of_the_first_step_are_golden():
 
 def test_the_loss_of_packed_rows_is_the_sum_of_their_pairs_losses():
     pairs, params = random_pairs(24), program().init().params
-    plan = plan_packed(*pairs.lengths, Shape(4, 24, 24), stream(0, 0, 0))
+    plan = plan_packed(*pairs.lengths, Shape(4, 24, 24), plan_bits(0, 0, 0))
     loss = jax.jit(functools.partial(batch_loss, program().model, tiny(), dropout_key=None))
 
     def sums(indices: np.ndarray, shape: Shape, *counts: np.ndarray) -> np.ndarray:

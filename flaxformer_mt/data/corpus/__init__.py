@@ -7,10 +7,13 @@ from flaxformer_mt.data.corpus.pairs import (
     EMPTY_SIDE as EMPTY_SIDE,
     EXAMPLES as EXAMPLES,
     CorpusError as CorpusError,
+    CorpusRecord as CorpusRecord,
     Defect as Defect,
     Drops as Drops,
+    NoText as NoText,
     Pair as Pair,
     PairSource as PairSource,
+    checked as checked,
 )
 from flaxformer_mt.data.corpus.source import (
     open_source as open_source,

@@ -13,8 +13,10 @@ from flaxformer_mt.data.corpus.pairs import (
     INVALID_UTF8,
     MALFORMED_JSON,
     NO_TEXT,
+    CorpusRecord,
     NoText,
     PairSource,
+    both,
 )
 from flaxformer_mt.data.corpus.shards import read_array_record
 from flaxformer_mt.data.corpus.text_files import are_plain, lines
@@ -43,14 +45,16 @@ def open_shards(settings: ArrayRecords, folder: str, key: str) -> PairSource:
     )
 
 
-def texts_at(record: bytes, src: str, tgt: str) -> tuple[bytes, bytes]:
-    """The texts of a JSON record under two keys. Raises NoText."""
+def texts_at(record: bytes, src: str, tgt: str) -> CorpusRecord:
+    """The texts of a JSON record under two keys."""
     content = parsed(record)
-    return trimmed(text_at(content, src)), trimmed(text_at(content, tgt))
+    return both(trimmed(text_at(content, src)), trimmed(text_at(content, tgt)))
 
 
-def trimmed(text: bytes) -> bytes:
-    """The text without white space at its ends, where many programs leave a newline."""
+def trimmed(text: bytes | NoText) -> bytes | NoText:
+    """The text, if any, without white space at its ends, where many programs leave a newline."""
+    if isinstance(text, NoText):
+        return text
     if text.isascii():
         return text.strip()
     try:
@@ -60,43 +64,43 @@ def trimmed(text: bytes) -> bytes:
 
 
 def parsed(record: bytes) -> Any:
-    """The value of a JSON record. Raises NoText."""
+    """The value of a JSON record, or NoText."""
     try:
         return json.loads(record.decode())
     except UnicodeDecodeError as error:
-        raise NoText(
-            INVALID_UTF8, f"byte 0x{record[error.start]:02X} at byte {error.start + 1}"
-        ) from None
+        return NoText(INVALID_UTF8, f"byte 0x{record[error.start]:02X} at byte {error.start + 1}")
     except json.JSONDecodeError as error:
-        raise NoText(MALFORMED_JSON, f"{error.msg} at character {error.pos + 1}") from None
+        return NoText(MALFORMED_JSON, f"{error.msg} at character {error.pos + 1}")
     # Numbers of thousands of digits; brackets within thousands of brackets.
     except (ValueError, RecursionError) as error:
-        raise NoText(MALFORMED_JSON, str(error)) from None
+        return NoText(MALFORMED_JSON, str(error))
 
 
-def text_at(content: Any, key: str) -> bytes:
+def text_at(content: Any, key: str) -> bytes | NoText:
     """The UTF-8 text under a key; a dot enters an object, unless it is part of a name.
 
-    In parquet it may be bytes. Raises NoText.
+    `content` is as `parsed` gives it. In parquet a text may be bytes.
     """
+    if isinstance(content, NoText):
+        return content
     remaining: str | None = key
     while remaining is not None:
         if not isinstance(content, dict):
-            raise NoText(NO_TEXT, f"no object with {key!r}: {_shown(content)}")
+            return NoText(NO_TEXT, f"no object with {key!r}: {_shown(content)}")
         name, remaining = first_name(remaining, content)
         if name not in content:
             present = ", ".join(map(repr, list(content)[:8])) or "none"
-            raise NoText(NO_TEXT, f"no key {key!r}; keys there: {present}")
+            return NoText(NO_TEXT, f"no key {key!r}; keys there: {present}")
         content = content[name]
     if isinstance(content, bytes):
         return content
     if not isinstance(content, str):
-        raise NoText(NO_TEXT, f"{key!r} is {_shown(content)}, not a string")
+        return NoText(NO_TEXT, f"{key!r} is {_shown(content)}, not a string")
     try:
         return content.encode()
     except UnicodeEncodeError as error:
         surrogate = ord(content[error.start])
-        raise NoText(INVALID_UTF8, f"half a character, U+{surrogate:04X}, in {key!r}") from None
+        return NoText(INVALID_UTF8, f"half a character, U+{surrogate:04X}, in {key!r}")
 
 
 def first_name(key: str, present: Container[str]) -> tuple[str, str | None]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import itertools
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -39,8 +38,30 @@ class CorpusError(UserError):
     """A corpus that can't be read; the message names the corpus, the file and the line."""
 
 
-class NoText(Exception):
-    """Reason and detail of a record without two texts."""
+@dataclasses.dataclass(frozen=True)
+class NoText:
+    """Stands where a record has no text, or not two, and says why."""
+
+    reason: str
+    detail: str
+
+
+CorpusRecord = tuple[bytes, bytes] | NoText  # the source and the target, not yet checked
+
+
+def both(src: bytes | NoText, tgt: bytes | NoText) -> CorpusRecord:
+    """The record of the two sides."""
+    if isinstance(src, NoText):
+        return src
+    if isinstance(tgt, NoText):
+        return tgt
+    return src, tgt
+
+
+def checked(record: CorpusRecord) -> tuple[bytes, bytes]:
+    """A record in which `PairSource.check` has found no defect."""
+    assert not isinstance(record, NoText)
+    return record
 
 
 class Pair(NamedTuple):
@@ -107,10 +128,10 @@ class PairSource:
 
     files: Mapping[str, AnyPath]  # the files to read, by setting name
     label: str  # the corpus in messages, such as its first file or a pattern
-    parts: tuple[functools.partial[Iterator[Any]], ...]  # called in order, each gives its records
-    texts: Callable[[Any], tuple[bytes, bytes]]  # of a record; raises NoText
+    readers: tuple[functools.partial[Iterator[Any]], ...]  # called in order
+    texts: Callable[[Any], CorpusRecord]  # of what a reader gives
     where: str = " of the {side} text"  # in a record, for messages; empty if each side has a file
-    is_seekable: bool = False  # its one part can begin at a `LinePlace` of each file
+    is_seekable: bool = False  # its one reader can begin at a `LinePlace` of each file
     is_bare_text: bool = False  # the files hold the texts and nothing else
     size: int | None = None  # how many records there are, if this is known without reading
     tag: str = ""
@@ -123,40 +144,35 @@ class PairSource:
 
     def starting_at(self, places: Mapping[str, LinePlace]) -> PairSource:
         """A seekable corpus from these places of its files on."""
-        (read,) = self.parts
-        part = functools.partial(read, *(places[name] for name in self.files))
-        return dataclasses.replace(self, parts=(part,))
+        (read,) = self.readers
+        read_from = functools.partial(read, *(places[name] for name in self.files))
+        return dataclasses.replace(self, readers=(read_from,))
 
     def file_of(self, side: Literal["src", "tgt"]) -> str:
         """The file that holds a side, for messages; the corpus's label if one holds both."""
         return self.label if self.where else str(self.files[side])
 
-    def records(self) -> Iterator[tuple[bytes, ...]]:
-        """The two texts without the tag, streaming, or one column: why they aren't found.
+    def records(self) -> Iterator[CorpusRecord]:
+        """The records without the tag, streaming.
 
-        Record n, from 1, counts through all parts and is "line" n. Raises CorpusError.
+        Record n, from 1, counts through all readers and is "line" n. Raises CorpusError.
         """
-        for record in itertools.chain.from_iterable(part() for part in self.parts):
-            try:
-                src, tgt = self.texts(record)
-            except NoText as why:
-                yield ("\0".join(why.args).encode(),)
-            else:
-                yield src, tgt
+        for read in self.readers:
+            yield from map(self.texts, read())
 
-    def check(self, columns: tuple[bytes, ...], line: int = 0) -> Defect | None:
-        """None if these columns of a line are a source and a target sentence in UTF-8.
+    def check(self, record: CorpusRecord, line: int = 0) -> Defect | None:
+        """None if the record of a line is a source and a target sentence in UTF-8.
 
         A pair on the other side of `held_out` has a defect, so that lines keep their numbers.
         """
-        if len(columns) != 2:
-            return Defect(self.label, line, *columns[0].decode().split("\0", 1))
-        for (side, name), text in zip(_SIDES, columns, strict=True):
+        if isinstance(record, NoText):
+            return Defect(self.label, line, record.reason, record.detail)
+        for (side, name), text in zip(_SIDES, record, strict=True):
             problem = self._problem(name, text)
             if problem:
                 return Defect(self.file_of(side), line, *problem)
         if self.fraction:
-            src, _ = columns
+            src, _ = record
             digest = hashlib.blake2b(src.strip(), digest_size=8).digest()
             if (int.from_bytes(digest) < self.fraction * 2**64) != self.held_out:
                 reason = TRAINED_ON if self.held_out else HELD_OUT

@@ -12,7 +12,14 @@ from typing import Any
 from flaxformer_mt.config.kinds import HUB, ParquetFiles
 from flaxformer_mt.data.corpus import paths
 from flaxformer_mt.data.corpus.json_records import first_name, parsed, text_at, trimmed
-from flaxformer_mt.data.corpus.pairs import NO_TEXT, CorpusError, NoText, PairSource
+from flaxformer_mt.data.corpus.pairs import (
+    NO_TEXT,
+    CorpusError,
+    CorpusRecord,
+    NoText,
+    PairSource,
+    both,
+)
 from flaxformer_mt.files import hub
 from flaxformer_mt.files.reading import AnyPath
 
@@ -31,8 +38,8 @@ def open_files(settings: ParquetFiles, folder: str, key: str, *, download: bool)
         matches = paths.require_matches(settings.path, folder, f"{key}.path")
     files = {f"path[{number}]": path for number, path in enumerate(matches)}
     keys = settings.src, settings.tgt
-    parts = tuple(functools.partial(_rows, path, keys) for path in matches)
-    return PairSource(files, settings.path, parts, _sound)
+    readers = tuple(functools.partial(_rows, path, keys) for path in matches)
+    return PairSource(files, settings.path, readers, _record)
 
 
 def _hub_files(address: str, key: str, *, download: bool) -> tuple[AnyPath, ...]:
@@ -53,17 +60,13 @@ def _hub_files(address: str, key: str, *, download: bool) -> tuple[AnyPath, ...]
     return files
 
 
-def _sound(pair: tuple[bytes | NoText, bytes | NoText]) -> tuple[bytes, bytes]:
-    src, tgt = pair
-    for text in pair:
-        if isinstance(text, NoText):
-            raise text
-    assert isinstance(src, bytes) and isinstance(tgt, bytes)
-    return trimmed(src), trimmed(tgt)
+def _record(sides: tuple[bytes | NoText, bytes | NoText]) -> CorpusRecord:
+    src, tgt = sides
+    return both(trimmed(src), trimmed(tgt))
 
 
 def _rows(path: AnyPath, keys: tuple[str, str]) -> Iterator[tuple[bytes | NoText, bytes | NoText]]:
-    """Each row's two texts, or why one can't be told."""
+    """Each row's two sides."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -143,17 +146,14 @@ class _Column:
         if content is None:
             return NoText(NO_TEXT, f"{'.'.join(self.names)!r} is null")
         assert self.within is not None
-        try:
-            if isinstance(content, bytes):
-                return text_at(parsed(content), self.within)
-            # Some writers' keys are bytes.
-            named = {
-                key.decode(errors="replace") if isinstance(key, bytes) else key: entry
-                for key, entry in content.items()
-            }
-            return text_at(named, self.within)
-        except NoText as why:
-            return why
+        if isinstance(content, bytes):
+            return text_at(parsed(content), self.within)
+        # Some writers' keys are bytes.
+        named = {
+            key.decode(errors="replace") if isinstance(key, bytes) else key: entry
+            for key, entry in content.items()
+        }
+        return text_at(named, self.within)
 
 
 def _has_keys(kind: Any) -> bool:

@@ -18,7 +18,7 @@ from flaxformer_mt.config.kinds import (
     TfdsSet,
 )
 from flaxformer_mt.data.corpus import json_records, parquet, text_files, tfds_sets
-from flaxformer_mt.data.corpus.pairs import CorpusError, Drops, Pair, PairSource
+from flaxformer_mt.data.corpus.pairs import CorpusError, Drops, Pair, PairSource, checked
 
 
 def open_split(
@@ -125,10 +125,10 @@ def read_pairs(
     """
     key = key or corpus.name or "corpus"
     source = open_source(corpus, folder, key)
-    for line, columns in enumerate(source.records(), 1):
-        defect = source.check(columns, line)
+    for line, record in enumerate(source.records(), 1):
+        defect = source.check(record, line)
         if defect is None:
-            src, tgt = columns
+            src, tgt = checked(record)
             yield Pair(line, source.tagged(src).decode(), tgt.decode())
         elif drops is None:
             raise CorpusError(f"{defect} ({key}); this corpus may not skip pairs: correct the line")

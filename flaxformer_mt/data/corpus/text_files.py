@@ -22,7 +22,7 @@ else:
 
 from flaxformer_mt.config.kinds import AlignedFiles, TabSeparated
 from flaxformer_mt.data.corpus import paths
-from flaxformer_mt.data.corpus.pairs import COLUMNS, CorpusError, NoText, PairSource
+from flaxformer_mt.data.corpus.pairs import COLUMNS, CorpusError, CorpusRecord, NoText, PairSource
 from flaxformer_mt.files.reading import AnyPath
 
 _UTF8_BOM = b"\xef\xbb\xbf"
@@ -107,11 +107,11 @@ def aligned(
         require_equal((src, tgt), [sum(1 for _ in lines(path)) for path in (src, tgt)])
 
 
-def tab_separated(line: bytes) -> tuple[bytes, bytes]:
-    """Source and target of a line. Raises NoText unless there is one tab."""
+def tab_separated(line: bytes) -> CorpusRecord:
+    """Source and target of a line with one tab."""
     columns = line.split(b"\t")
     if len(columns) != 2:
-        raise NoText(COLUMNS, f"{len(columns) - 1} tabs where there should be one")
+        return NoText(COLUMNS, f"{len(columns) - 1} tabs where there should be one")
     src, tgt = columns
     return src, tgt
 
@@ -180,10 +180,10 @@ def _blocks(path: AnyPath, place: LinePlace) -> Iterator[list[bytes]]:
     except CorpusError:
         raise
     except Exception as error:
-        explained = damage(path, error, after=count)
-        if explained is None:
+        damaged = damage(path, error, after=count)
+        if damaged is None:
             raise
-        raise explained from error
+        raise damaged from error
 
 
 def _require_line_feeds(path: AnyPath, beginning: bytes) -> None:

@@ -23,7 +23,14 @@ import numpy as np
 from flaxformer_mt.config.kinds import TfdsSet
 from flaxformer_mt.data.corpus import paths, shards
 from flaxformer_mt.data.corpus.json_records import trimmed
-from flaxformer_mt.data.corpus.pairs import NO_TEXT, CorpusError, NoText, PairSource
+from flaxformer_mt.data.corpus.pairs import (
+    NO_TEXT,
+    CorpusError,
+    CorpusRecord,
+    NoText,
+    PairSource,
+    both,
+)
 from flaxformer_mt.files.reading import AnyPath
 
 DEFAULT_DATA_DIR = "~/tensorflow_datasets"
@@ -84,11 +91,11 @@ def _examples(file_format: str, path: AnyPath, skip: int, take: int) -> Iterator
             ) from error
 
 
-def _texts(src: str, tgt: str, features: Any) -> tuple[bytes, bytes]:
+def _texts(src: str, tgt: str, features: Any) -> CorpusRecord:
     src_texts, tgt_texts = features[src].bytes_list.value, features[tgt].bytes_list.value
     if not len(src_texts) == len(tgt_texts) == 1:
-        raise NoText(NO_TEXT, f"not one text each for {src!r}, {tgt!r}")
-    return trimmed(src_texts[0]), trimmed(tgt_texts[0])
+        return NoText(NO_TEXT, f"not one text each for {src!r}, {tgt!r}")
+    return both(trimmed(src_texts[0]), trimmed(tgt_texts[0]))
 
 
 def _prepared(settings: TfdsSet, folder: str, key: str, *, download: bool) -> Any:

@@ -12,10 +12,13 @@ from flaxformer_mt.config.schema import DataConfig, FilterConfig
 from flaxformer_mt.data.corpus import (
     EMPTY_SIDE,
     EXAMPLES,
+    CorpusRecord,
     Defect,
     Drops,
     LinePlace,
+    NoText,
     PairSource,
+    checked,
 )
 from flaxformer_mt.data.corpus.text_files import require_stamp
 from flaxformer_mt.data.prepare import filters
@@ -32,7 +35,7 @@ class Chunk(NamedTuple):
     split: str
     source: PairSource
     first_line: int
-    records: Sequence[tuple[bytes, ...]]
+    records: Sequence[CorpusRecord]
 
 
 class Range(NamedTuple):
@@ -44,7 +47,7 @@ class Range(NamedTuple):
     stop: int | None = None
     places: Mapping[str, LinePlace] = {}
 
-    def records(self) -> Iterator[tuple[bytes, ...]]:
+    def records(self) -> Iterator[CorpusRecord]:
         if self.places and self.stop is not None:
             from_first = self.source.starting_at(self.places).records()
             return itertools.islice(from_first, self.stop - self.first)
@@ -68,55 +71,81 @@ class UnknownText(NamedTuple):
     text: str
 
 
-class Encoded:
-    """A chunk after encoding: the tokens of the records that are kept, and why others are not."""
+@dataclasses.dataclass(frozen=True)
+class Sifted:
+    """Which records of a chunk are kept so far, and why the others aren't."""
+
+    read: int  # records
+    size: int  # in bytes, line ends included
+    first_line: int
+    label: str  # the source's
+    mask: Bool[np.ndarray, " records"]
+    drops: Drops
+
+    def kept(self) -> Places:
+        return np.flatnonzero(self.mask)
+
+    def without(
+        self, records: Places, reason: str, detail: str | Callable[[int], str], file: str = ""
+    ) -> "Sifted":
+        """Drops those of the records, whose places are in order, that are still kept."""
+        places = records[self.mask[records]]
+        if not len(places):
+            return self
+        mask = self.mask.copy()
+        mask[places] = False
+        examples = [
+            Defect(
+                file or self.label,
+                self.first_line + place,
+                reason,
+                detail if isinstance(detail, str) else detail(place),
+            )
+            for place in places[:EXAMPLES].tolist()
+        ]
+        count = self.drops.counts.get(reason, 0) + len(places)
+        drops = Drops({**self.drops.counts, reason: count}, [*self.drops.examples, *examples])
+        return dataclasses.replace(self, mask=mask, drops=drops)
+
+
+@dataclasses.dataclass(frozen=True)
+class KeptTokens:
+    """The tokens of a chunk's kept pairs, and what tells whether such a pair came before."""
 
     src: Int32[np.ndarray, " src_tokens"]  # kept sources end to end, EOS after each
     src_lengths: Int32[np.ndarray, " kept"]  # in tokens, EOS included
     tgt: Int32[np.ndarray, " tgt_tokens"]
     tgt_lengths: Int32[np.ndarray, " kept"]
-    hashes: UInt64[np.ndarray, " kept"]  # of the pairs' texts, if duplicates are looked for
-    bands: UInt64[np.ndarray, " kept bands"]  # of their MinHashes, if near-duplicates are
+    hashes: UInt64[np.ndarray, " kept"]  # of the pairs' texts; empty unless duplicates are sought
+    bands: UInt64[np.ndarray, " kept bands"]  # of their MinHashes; empty unless near ones are
 
-    def __init__(self, read: int, size: int, first_line: int, label: str) -> None:
-        """Of `read` records of a `size` in bytes; `label` is the source's."""
-        self.read = read
-        self.size = size
-        self.first_line = first_line
-        self.label = label
-        self.mask: Bool[np.ndarray, " records"] = np.ones(read, bool)
-        self.drops = Drops()
-        self.text = b"", b""  # validation: each side's sentences, one a line; others: nothing
-        self.unknowns = list[UnknownText]()  # examples
-
-    def kept(self) -> Places:
-        return np.flatnonzero(self.mask)
-
-    def drop(
-        self, records: Places, reason: str, detail: str | Callable[[int], str], file: str = ""
-    ) -> None:
-        """Drops those of the records, whose places are in order, that are still kept."""
-        places = records[self.mask[records]]
-        self.mask = self.mask.copy()  # arrays that Ray returns can't be written to
-        self.mask[places] = False
-        if len(places):
-            self.drops.counts[reason] = self.drops.counts.get(reason, 0) + len(places)
-        for place in places[:EXAMPLES].tolist():
-            text = detail if isinstance(detail, str) else detail(place)
-            example = Defect(file or self.label, self.first_line + place, reason, text)
-            self.drops.examples.append(example)
-
-    def keep(self, which: Bool[np.ndarray, " kept"]) -> None:
-        """Leaves out the tokens of the other pairs."""
+    def only(self, which: Bool[np.ndarray, " kept"]) -> "KeptTokens":
+        """The tokens of these pairs."""
         if which.all():
-            return
-        self.src = self.src[np.repeat(which, self.src_lengths)]
-        self.tgt = self.tgt[np.repeat(which, self.tgt_lengths)]
-        self.src_lengths, self.tgt_lengths = self.src_lengths[which], self.tgt_lengths[which]
-        if len(self.hashes):
-            self.hashes = self.hashes[which]
-        if len(self.bands):
-            self.bands = self.bands[which]
+            return self
+        return KeptTokens(
+            self.src[np.repeat(which, self.src_lengths)],
+            self.src_lengths[which],
+            self.tgt[np.repeat(which, self.tgt_lengths)],
+            self.tgt_lengths[which],
+            self.hashes[which] if len(self.hashes) else self.hashes,
+            self.bands[which] if len(self.bands) else self.bands,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoded:
+    """A chunk after encoding: the tokens of the records that are kept, and why others are not."""
+
+    sifted: Sifted
+    tokens: KeptTokens  # of the records that `sifted` keeps
+    text: tuple[bytes, bytes]  # validation: each side's sentences, one a line; others: nothing
+    unknowns: Sequence[UnknownText]  # examples
+
+    def without(self, which: Bool[np.ndarray, " kept"], reason: str, detail: str) -> "Encoded":
+        """Drops these of the kept records, with their tokens."""
+        sifted = self.sifted.without(self.sifted.kept()[which], reason, detail)
+        return dataclasses.replace(self, sifted=sifted, tokens=self.tokens.only(~which))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,8 +160,8 @@ class EncodingSettings:
 def encode_part(part: Chunk | Range, settings: EncodingSettings) -> list[Encoded]:
     """Encodes a part of a corpus; a `Range` is read first, by any machine that has its files.
 
-    Consecutive parts give the same as all of them at once. Duplicates are left to the caller, by
-    `Encoded.hashes` and `Encoded.bands`, since they may be in several parts. Raises CorpusError.
+    Consecutive parts give the same as all of them at once. Duplicates may be in several parts, so
+    the caller finds them by the hashes of `KeptTokens`. Raises CorpusError.
     """
     chunks = part.chunks() if isinstance(part, Range) else [part]
     encoded = [encode_chunk(chunk, settings) for chunk in chunks]
@@ -143,23 +172,25 @@ def encode_part(part: Chunk | Range, settings: EncodingSettings) -> list[Encoded
     return encoded
 
 
-def sift(chunk: Chunk, config: FilterConfig, scripts: tuple[str, str]) -> Encoded:
+def sift(chunk: Chunk, config: FilterConfig, scripts: tuple[str, str]) -> Sifted:
     """Checks a chunk's records, and filters training text without the corpus's tag.
 
     This needs no vocabulary.
     """
     records, source = chunk.records, chunk.source
-    encoded = Encoded(len(records), record_bytes(records), chunk.first_line, source.label)
+    mask = np.ones(len(records), bool)
+    size = record_bytes(records)
+    sifted = Sifted(len(records), size, chunk.first_line, source.label, mask, Drops())
     defects: dict[tuple[str, str], dict[int, str]] = {}
-    for place, columns in enumerate(records):
-        defect = source.check(columns)
+    for place, record in enumerate(records):
+        defect = source.check(record)
         if defect is not None:
             defects.setdefault((defect.reason, defect.file), {})[place] = defect.detail
     for (reason, file), details in defects.items():
-        encoded.drop(np.array([*details]), reason, details.__getitem__, file)
+        sifted = sifted.without(np.array([*details]), reason, details.__getitem__, file)
     if chunk.split == "train":
-        _filter_text(encoded, *sides(chunk, encoded), config, scripts)
-    return encoded
+        sifted = _filter_text(sifted, *sides(chunk, sifted), config, scripts)
+    return sifted
 
 
 def encode_chunk(chunk: Chunk, settings: EncodingSettings) -> Encoded:
@@ -168,42 +199,42 @@ def encode_chunk(chunk: Chunk, settings: EncodingSettings) -> Encoded:
     Validation leaves out only pairs that the model can't take: sides that are empty or too long,
     or words without a type. The other filters clean training text.
     """
-    config = settings.data.filter
-    encoded = sift(chunk, config, settings.scripts)
-    src, tgt = sides(chunk, encoded)
+    config, vocabularies = settings.data.filter, settings.vocabularies
+    sifted = sift(chunk, config, settings.scripts)
+    src, tgt = sides(chunk, sifted)
     if chunk.split == "train":
-        encoded.hashes = filters.hashes(zip(src, tgt, strict=True) if config.duplicates else ())
-        encoded.bands = filters.band_hashes(zip(src, tgt, strict=True), config.near_duplicates)
+        hashes = filters.hashes(zip(src, tgt, strict=True) if config.duplicates else ())
+        bands = filters.band_hashes(zip(src, tgt, strict=True), config.near_duplicates)
     else:
-        encoded.hashes, encoded.bands = filters.hashes(()), filters.band_hashes((), 0.0)
+        hashes, bands = filters.hashes(()), filters.band_hashes((), 0.0)
 
     # From here on with the tag, which the filters above must not take for text.
     src = [*map(chunk.source.tagged, src)]
-    if chunk.split != "train":
-        encoded.text = _lines(src), _lines(tgt)
-    encoded.src, encoded.src_lengths = settings.vocabularies.src.encode_flat(src)
-    encoded.tgt, encoded.tgt_lengths = settings.vocabularies.tgt.encode_flat(tgt)
-    places = encoded.kept()
-    _filter_tokens(chunk, encoded, settings)
-    encoded.keep(np.isin(places, encoded.kept()))
-    encoded.unknowns = [
-        *_unknown_texts(chunk, encoded, "src", settings.vocabularies.src),
-        *_unknown_texts(chunk, encoded, "tgt", settings.vocabularies.tgt),
+    text = (b"", b"") if chunk.split == "train" else (_lines(src), _lines(tgt))
+    src_tokens = vocabularies.src.encode_flat(src)
+    tgt_tokens = vocabularies.tgt.encode_flat(tgt)
+    tokens = KeptTokens(*src_tokens, *tgt_tokens, hashes, bands)
+
+    fitting = _filter_tokens(chunk, sifted, tokens, settings)
+    tokens = tokens.only(fitting.mask[sifted.kept()])
+    unknowns = [
+        *_unknown_texts(chunk, fitting, tokens, "src", vocabularies.src),
+        *_unknown_texts(chunk, fitting, tokens, "tgt", vocabularies.tgt),
     ]
-    return encoded
+    return Encoded(fitting, tokens, text, unknowns)
 
 
 def _filter_text(
-    encoded: Encoded,
+    sifted: Sifted,
     src: Sequence[bytes],
     tgt: Sequence[bytes],
     config: FilterConfig,
     scripts: tuple[str, str],
-) -> None:
-    places = encoded.kept()
+) -> Sifted:
+    places = sifted.kept()
     if config.identical:
         identical = [a.strip() == b.strip() for a, b in zip(src, tgt, strict=True)]
-        encoded.drop(
+        sifted = sifted.without(
             places[np.array(identical, bool)],
             filters.IDENTICAL,
             "source and target are identical",
@@ -212,26 +243,35 @@ def _filter_text(
     for name, sentences, script in zip(names, (src, tgt), scripts, strict=True):
         detail = f"under {config.script:.0%} of the {name}'s letters are {script}"
         in_other_script = filters.other_script(sentences, script, config.script)
-        encoded.drop(places[in_other_script], filters.SCRIPT, detail)
+        sifted = sifted.without(places[in_other_script], filters.SCRIPT, detail)
+    return sifted
 
 
-def _filter_tokens(chunk: Chunk, encoded: Encoded, settings: EncodingSettings) -> None:
-    """Drops pairs by their tokens, and leaves the tokens in the arrays."""
-    places = encoded.kept()  # of the pairs in the arrays
+def _filter_tokens(
+    chunk: Chunk, sifted: Sifted, tokens: KeptTokens, settings: EncodingSettings
+) -> Sifted:
+    """Drops pairs by their tokens. `tokens` are those of all pairs that `sifted` keeps."""
+    places = sifted.kept()
     tag = _tag_length(chunk.source.tag, settings.vocabularies.src)
-    _filter_lengths(chunk, encoded, settings, places, tag)
+    sifted = _filter_lengths(chunk, sifted, places, tokens, settings, tag)
     tgt_types = settings.data.vocabulary.tgt_types
     if tgt_types == "words":
-        _filter_unknown_words(chunk, encoded, settings, places)
-    elif tgt_types == "brackets" and len(places):
-        _filter_leaves(chunk, encoded, settings, places, tag)
+        return _filter_unknown_words(chunk, sifted, places, tokens, settings.vocabularies.tgt)
+    if tgt_types == "brackets" and len(places):
+        return _filter_leaves(chunk, sifted, places, tokens, settings.vocabularies.tgt, tag)
+    return sifted
 
 
 def _filter_lengths(
-    chunk: Chunk, encoded: Encoded, settings: EncodingSettings, places: Places, tag: int
-) -> None:
+    chunk: Chunk,
+    sifted: Sifted,
+    places: Places,
+    tokens: KeptTokens,
+    settings: EncodingSettings,
+    tag: int,
+) -> Sifted:
     """Drops empty, long and uneven pairs of `places`; a `tag` of so many tokens isn't text."""
-    src, tgt = encoded.src_lengths, encoded.tgt_lengths
+    src, tgt = tokens.src_lengths, tokens.tgt_lengths
     # The tag counts only where the model must find room for it.
     shorter, longer = np.minimum(src - tag, tgt), np.maximum(src - tag, tgt)
     ratio = settings.data.filter.max_ratio if chunk.split == "train" else 0
@@ -244,91 +284,105 @@ def _filter_lengths(
         return f"{src[number]} source and {tgt[number]} target tokens"
 
     # A side may look like text and have no tokens: a model's own rules can remove it.
-    encoded.drop(places[shorter == 1], EMPTY_SIDE, detail)
-    encoded.drop(places[too_long], filters.TOO_LONG, detail)
-    encoded.drop(places[uneven], filters.LENGTH_RATIO, detail)
+    sifted = sifted.without(places[shorter == 1], EMPTY_SIDE, detail)
+    sifted = sifted.without(places[too_long], filters.TOO_LONG, detail)
+    return sifted.without(places[uneven], filters.LENGTH_RATIO, detail)
 
 
 def _filter_unknown_words(
-    chunk: Chunk, encoded: Encoded, settings: EncodingSettings, places: Places
-) -> None:
+    chunk: Chunk, sifted: Sifted, places: Places, tokens: KeptTokens, vocabulary: Vocabulary
+) -> Sifted:
     """Drops targets of `places` with unknown labels: the vocabulary can't write their trees."""
-    vocabulary = settings.vocabularies.tgt
 
     def detail(place: int) -> str:
-        words = chunk.records[place][1].decode("utf-8").split(" ")
+        _, tgt = checked(chunk.records[place])
+        words = tgt.decode("utf-8").split(" ")
         word = next(word for word in words if UNK in vocabulary.encode([word])[0])
         return f"{word!r}; you can add it to data.vocabulary.tgt_words"
 
-    place_of_token = np.repeat(places, encoded.tgt_lengths)
-    with_unknown = np.unique(place_of_token[encoded.tgt == UNK])
-    encoded.drop(with_unknown, filters.UNKNOWN_WORD, detail)
-
-
-def _tag_length(tag: str, vocabulary: Vocabulary) -> int:
-    """Tokens that a tag puts before a source, among them a blank."""
-    return len(vocabulary.encode([tag])[0]) if tag else 0
-
-
-def _unknown_texts(
-    chunk: Chunk, encoded: Encoded, side: Side, vocabulary: Vocabulary
-) -> list[UnknownText]:
-    """The first text of each kept sentence that became an unknown token.
-
-    Of every sentence: which examples are shown must not depend on where chunks end.
-    """
-    if side == "src":
-        ids, lengths = encoded.src, encoded.src_lengths
-    else:
-        ids, lengths = encoded.tgt, encoded.tgt_lengths
-    unknown = np.flatnonzero(ids == UNK)
-    rows = np.unique(np.searchsorted(np.cumsum(lengths), unknown, side="right"))
-    file = chunk.source.file_of(side)
-    unknown_texts = list[UnknownText]()
-    for place in encoded.kept()[rows].tolist():
-        src, tgt = chunk.records[place]
-        sentence = chunk.source.tagged(src) if side == "src" else tgt
-        tokens, spans = vocabulary.encode_with_spans(sentence.decode())
-        begin, end = spans[tokens.index(UNK)]
-        text = sentence[begin:end].decode(errors="replace").strip()
-        unknown_texts.append(UnknownText(place, side, file, text))
-    return unknown_texts
+    place_of_token = np.repeat(places, tokens.tgt_lengths)
+    with_unknown = np.unique(place_of_token[tokens.tgt == UNK])
+    return sifted.without(with_unknown, filters.UNKNOWN_WORD, detail)
 
 
 def _filter_leaves(
-    chunk: Chunk, encoded: Encoded, settings: EncodingSettings, places: Places, tag: int
-) -> None:
+    chunk: Chunk,
+    sifted: Sifted,
+    places: Places,
+    tokens: KeptTokens,
+    vocabulary: Vocabulary,
+    tag: int,
+) -> Sifted:
     """Drops the trees of `places` whose leaves are not, token by token, their sources' words."""
     signs = ("(", ")")
-    pieces = [piece.removeprefix(BLANK) for piece in settings.vocabularies.tgt.pieces()]
+    pieces = [piece.removeprefix(BLANK) for piece in vocabulary.pieces()]
     brackets = [number for number, piece in enumerate(pieces) if piece.startswith(signs)]
-    is_leaf = ~np.isin(encoded.tgt, brackets)
+    is_leaf = ~np.isin(tokens.tgt, brackets)
     # How many leaves there are up to the end of each target.
-    leaf_ends = np.cumsum(is_leaf)[np.cumsum(encoded.tgt_lengths) - 1]
-    leaves = np.split(encoded.tgt[is_leaf], leaf_ends[:-1])
-    sources = np.split(encoded.src, np.cumsum(encoded.src_lengths)[:-1])
+    leaf_ends = np.cumsum(is_leaf)[np.cumsum(tokens.tgt_lengths) - 1]
+    leaves = np.split(tokens.tgt[is_leaf], leaf_ends[:-1])
+    sources = np.split(tokens.src, np.cumsum(tokens.src_lengths)[:-1])
     differ = [
         not np.array_equal(source[tag:], leaf) for source, leaf in zip(sources, leaves, strict=True)
     ]
 
     def detail(place: int) -> str:
-        words = chunk.records[place][1].decode("utf-8").split(" ")
+        _, tgt = checked(chunk.records[place])
+        words = tgt.decode("utf-8").split(" ")
         unknown = (word for word in words if word.startswith(signs) and word not in pieces)
         label = next(unknown, "")
         if label:
             return f"{label!r}; you can add it to data.vocabulary.tgt_words"
         return "write the target with `trees linearize --leaves words`"
 
-    encoded.drop(places[np.array(differ, bool)], filters.OTHER_LEAVES, detail)
+    return sifted.without(places[np.array(differ, bool)], filters.OTHER_LEAVES, detail)
 
 
-def record_bytes(records: Sequence[tuple[bytes, ...]]) -> int:
-    return sum(len(column) + 1 for columns in records for column in columns)
+def _tag_length(tag: str, vocabulary: Vocabulary) -> int:
+    """KeptTokens that a tag puts before a source, among them a blank."""
+    return len(vocabulary.encode([tag])[0]) if tag else 0
 
 
-def sides(chunk: Chunk, encoded: Encoded) -> tuple[list[bytes], list[bytes]]:
+def _unknown_texts(
+    chunk: Chunk, sifted: Sifted, tokens: KeptTokens, side: Side, vocabulary: Vocabulary
+) -> list[UnknownText]:
+    """The first text of each kept sentence that became an unknown token.
+
+    Of every sentence: which examples are shown must not depend on where chunks end.
+    """
+    if side == "src":
+        ids, lengths = tokens.src, tokens.src_lengths
+    else:
+        ids, lengths = tokens.tgt, tokens.tgt_lengths
+    unknown = np.flatnonzero(ids == UNK)
+    rows = np.unique(np.searchsorted(np.cumsum(lengths), unknown, side="right"))
+    file = chunk.source.file_of(side)
+    unknown_texts = list[UnknownText]()
+    for place in sifted.kept()[rows].tolist():
+        src, tgt = checked(chunk.records[place])
+        sentence = chunk.source.tagged(src) if side == "src" else tgt
+        sentence_ids, spans = vocabulary.encode_with_spans(sentence.decode())
+        begin, end = spans[sentence_ids.index(UNK)]
+        text = sentence[begin:end].decode(errors="replace").strip()
+        unknown_texts.append(UnknownText(place, side, file, text))
+    return unknown_texts
+
+
+def record_bytes(records: Sequence[CorpusRecord]) -> int:
+    """The size of the lines, about; instead of a missing text its reason counts."""
+    size = 0
+    for record in records:
+        if isinstance(record, NoText):
+            size += len(record.reason.encode()) + len(record.detail.encode()) + 2
+        else:
+            src, tgt = record
+            size += len(src) + len(tgt) + 2
+    return size
+
+
+def sides(chunk: Chunk, sifted: Sifted) -> tuple[list[bytes], list[bytes]]:
     """The kept sources, without the tag, and targets."""
-    pairs = [chunk.records[place] for place in encoded.kept()]
+    pairs = [checked(chunk.records[place]) for place in sifted.kept()]
     return [src for src, _ in pairs], [tgt for _, tgt in pairs]
 
 

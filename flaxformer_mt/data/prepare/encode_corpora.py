@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from jaxtyping import Bool, Int32
+from jaxtyping import Int32
 
 from flaxformer_mt.data.corpus import EXAMPLES, Drops, PairSource, open_split
 from flaxformer_mt.data.corpus.pairs import ELSEWHERE
@@ -86,16 +86,17 @@ class Account:
 
     def add(self, encoded: Encoded) -> None:
         """Counts the corpus's next chunk; where chunks end makes no difference."""
-        self.read += encoded.read
-        self.kept += len(encoded.src_lengths)
-        self.drops.merge(encoded.drops)
-        tokens: dict[Side, Any] = {"src": encoded.src, "tgt": encoded.tgt}
-        for side, ids in tokens.items():
+        sifted, tokens = encoded.sifted, encoded.tokens
+        self.read += sifted.read
+        self.kept += len(tokens.src_lengths)
+        self.drops.merge(sifted.drops)
+        ids_by_side: dict[Side, Any] = {"src": tokens.src, "tgt": tokens.tgt}
+        for side, ids in ids_by_side.items():
             examples = [
-                {"file": file, "line": encoded.first_line + place, "text": text}
+                {"file": file, "line": sifted.first_line + place, "text": text}
                 for place, of_side, file, text in encoded.unknowns
                 # It may be dropped as a duplicate after it was encoded.
-                if of_side == side and encoded.mask[place]
+                if of_side == side and sifted.mask[place]
             ]
             self.unknown[side].add(ids, examples)
 
@@ -170,9 +171,9 @@ def encode_corpora(
             share = share_of(count or text_bytes(source))
             with Meter(f"prepare: {key}", say, unit="pairs", share=share, terminal=bar) as meter:
                 for encoded in encode(split, source):
-                    destination.add(split, encoded)
-                    account.add(encoded)
-                    meter.advance(lines=encoded.read, size=encoded.read if count else encoded.size)
+                    account.add(destination.add(split, encoded))
+                    sifted = encoded.sifted
+                    meter.advance(lines=sifted.read, size=sifted.read if count else sifted.size)
 
             say(f"prepare: {account}")
             require_decodable(key, source, account.read, account.drops, config)
@@ -191,19 +192,19 @@ class _Destination:
         self._seen = Seen()
         self._seen_near = SeenNear()
 
-    def add(self, split: str, encoded: Encoded) -> None:
-        """Drops the chunk's pairs that came before, and writes the others."""
-        if len(encoded.hashes):
-            new = self._seen.add(encoded.hashes)
-            _keep(new, encoded, DUPLICATE, "the same pair came before")
-        if len(encoded.bands):
-            new = self._seen_near.add(encoded.bands)
-            _keep(new, encoded, NEAR_DUPLICATE, "a similar pair came before")
-        self._writer.append(
-            split, encoded.src, encoded.src_lengths, encoded.tgt, encoded.tgt_lengths
-        )
+    def add(self, split: str, encoded: Encoded) -> Encoded:
+        """Writes the chunk without its pairs that came before, and returns it without them."""
+        if len(hashes := encoded.tokens.hashes):
+            known = ~self._seen.add(hashes)
+            encoded = encoded.without(known, DUPLICATE, "the same pair came before")
+        if len(bands := encoded.tokens.bands):
+            known = ~self._seen_near.add(bands)
+            encoded = encoded.without(known, NEAR_DUPLICATE, "a similar pair came before")
+        tokens = encoded.tokens
+        self._writer.append(split, tokens.src, tokens.src_lengths, tokens.tgt, tokens.tgt_lengths)
         for file, text in zip(self._texts, encoded.text, strict=True):
             file.write(text)
+        return encoded
 
 
 def require_pairs(accounts: Sequence[Account], weighted: Collection[str]) -> None:
@@ -219,11 +220,6 @@ def require_pairs(accounts: Sequence[Account], weighted: Collection[str]) -> Non
         of_split = [account for account in accounts if account.split == split]
         if not any(account.kept for account in of_split):
             raise nothing_left(split, [account.drops for account in of_split])
-
-
-def _keep(new: Bool[np.ndarray, " kept"], encoded: Encoded, reason: str, detail: str) -> None:
-    encoded.drop(encoded.kept()[~new], reason, detail)
-    encoded.keep(new)
 
 
 class WorkerDied(PrepareError):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from flaxformer_mt.config.languages import base_language
 from flaxformer_mt.config.schema import DataConfig
-from flaxformer_mt.data.corpus import PairSource, open_split
+from flaxformer_mt.data.corpus import NoText, PairSource, open_split
 
 _PAIRS = 2000  # of each corpus that are looked at
 # Short words that are frequent in one language's text and rare in the others'.
@@ -71,9 +71,9 @@ def _first_pairs(source: PairSource) -> list[tuple[str, str]]:
     if source.size is not None:  # made, not read
         return []
     return [
-        (columns[0].decode(errors="replace"), columns[1].decode(errors="replace"))
-        for columns in itertools.islice(source.records(), _PAIRS)
-        if len(columns) == 2
+        (record[0].decode(errors="replace"), record[1].decode(errors="replace"))
+        for record in itertools.islice(source.records(), _PAIRS)
+        if not isinstance(record, NoText)
     ]
 
 

@@ -23,6 +23,7 @@ from flaxformer_mt.data.prepare import first_look, manifest as manifests
 from flaxformer_mt.data.prepare.encode import EncodingSettings
 from flaxformer_mt.data.prepare.encode_corpora import Account, encode_corpora, require_pairs
 from flaxformer_mt.data.prepare.filters import script_of, share_in_script
+from flaxformer_mt.data.prepare.finished_parts import FinishedParts
 from flaxformer_mt.data.prepare.manifest import (
     FORMAT,
     MANIFEST,
@@ -33,7 +34,6 @@ from flaxformer_mt.data.prepare.manifest import (
     read_manifest,
     verify_store,
 )
-from flaxformer_mt.data.prepare.parts import Parts
 from flaxformer_mt.data.prepare.report import PICTURE, lengths_of, picture
 from flaxformer_mt.data.prepare.sample import check_inputs, sizes, train_vocabulary
 from flaxformer_mt.data.prepare.spread import Cluster, Spread, spread_over
@@ -190,9 +190,9 @@ class _Preparation:
         inputs = self._described_inputs()
         self._aside.mkdir(parents=True)
 
-        parts = self._parts(inputs)
+        finished = self._finished(inputs)
         was_there = (self._vocabulary_folder / vocabulary.INDEX).exists()
-        learned = self._loaded() if was_there else self._learned(inputs, parts)
+        learned = self._loaded() if was_there else self._learned(inputs, finished)
         vocabularies = learned.vocabularies
 
         digest, accounts = encode_corpora(
@@ -204,9 +204,9 @@ class _Preparation:
             say=say,
             bar=self.bar,
         )
-        if parts and parts.used:
+        if finished and finished.used:
             say(
-                f"prepare: {len(parts.used):,} finished parts of an interrupted call were in "
+                f"prepare: {len(finished.used):,} finished parts of an interrupted call were in "
                 f"{self.parts_folder}"
             )
         for line in _in_other_scripts(config, [self._aside / name for name in VALID_TEXT]):
@@ -232,7 +232,7 @@ class _Preparation:
             self.say(f"prepare: {line}")
         return inputs
 
-    def _parts(self, inputs: manifests.Files) -> Parts | None:
+    def _finished(self, inputs: manifests.Files) -> FinishedParts | None:
         """A cluster's finished work, if a folder for it is named."""
         if not self.spread or not self.parts_folder:
             return None
@@ -255,7 +255,7 @@ class _Preparation:
                 )
         return _Learned(vocabularies)
 
-    def _learned(self, inputs: manifests.Files, parts: Parts | None) -> _Learned:
+    def _learned(self, inputs: manifests.Files, finished: FinishedParts | None) -> _Learned:
         """New vocabularies, which are saved aside."""
 
         def train() -> tuple[Vocabularies, int, list[int]]:
@@ -271,7 +271,7 @@ class _Preparation:
             manifests.require_unchanged(inputs)
             return trained
 
-        learned = _Learned(*(parts.vocabulary(train) if parts else train()))
+        learned = _Learned(*(finished.vocabulary(train) if finished else train()))
         learned.vocabularies.save(self._aside / "vocabulary")
         return learned
 

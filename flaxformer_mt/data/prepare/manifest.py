@@ -13,7 +13,7 @@ from flaxformer_mt.data.corpus import CorpusError, open_source, paths
 from flaxformer_mt.data.store import INDEX, Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.errors import UserError
-from flaxformer_mt.files.reading import AnyPath, explained, load_json
+from flaxformer_mt.files.reading import AnyPath, json_errors_as, load_json
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -113,7 +113,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     path = directory / MANIFEST
     place = os.path.realpath(directory) if isinstance(directory, Path) else directory  # gs://
     advice = f"; delete {place} and run `prepare` again"
-    with explained(PrepareError, path, advice):
+    with json_errors_as(PrepareError, path, advice):
         manifest = load_json(path)
         if manifest["format"] != FORMAT:
             raise PrepareError(f"{path}: has format {manifest['format']}, not {FORMAT}")

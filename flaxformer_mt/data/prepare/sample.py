@@ -11,14 +11,23 @@ import numpy as np
 
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import vocabulary
-from flaxformer_mt.data.corpus import CorpusError, Drops, PairSource, open_split, paths
+from flaxformer_mt.data.corpus import (
+    CorpusError,
+    CorpusRecord,
+    Drops,
+    NoText,
+    PairSource,
+    checked,
+    open_split,
+    paths,
+)
 from flaxformer_mt.data.corpus.encodings import likely_encoding
 from flaxformer_mt.data.corpus.pairs import HELD_OUT, INVALID_UTF8, TRAINED_ON
 from flaxformer_mt.data.corpus.text_files import damage, open_text
 from flaxformer_mt.data.prepare.encode import record_bytes
 from flaxformer_mt.data.prepare.filters import script_of
 from flaxformer_mt.data.prepare.manifest import PrepareError, Say, named_corpora
-from flaxformer_mt.data.prepare.sieve import Record, Sieve, mix, resized, without_uneven
+from flaxformer_mt.data.prepare.sieve import Kept, Sieve, mix, resized, without_uneven
 from flaxformer_mt.data.prepare.spread import Spread
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.files.reading import AnyPath
@@ -103,7 +112,7 @@ def train_vocabulary(
 
 def _sieved_sample(
     sources: Sequence[PairSource], config: DataConfig, scripts: tuple[str, str], seed: int
-) -> list[Record]:
+) -> list[Kept]:
     """A sample of all pairs that the filters keep. Raises PrepareError if there are none."""
     sieve = Sieve(config, scripts)
     drawn = sample(sieve.kept_of(sources), config.vocabulary.sample, seed)
@@ -113,7 +122,7 @@ def _sieved_sample(
 
 
 def _train(
-    pools: list[list[Record]], shares: Sequence[float], config: DataConfig, say: Say
+    pools: list[list[Kept]], shares: Sequence[float], config: DataConfig, say: Say
 ) -> tuple[Vocabularies, int]:
     """The vocabulary of the pools, without pairs that its tokens drop, and the number of pairs."""
     train = functools.partial(_trained, shares=shares, config=config)
@@ -146,7 +155,7 @@ def _draw(
 
 
 def _trained(
-    pools: Sequence[Sequence[Record]], shares: Sequence[float], config: DataConfig
+    pools: Sequence[Sequence[Kept]], shares: Sequence[float], config: DataConfig
 ) -> Vocabularies:
     mixed = mix(pools, shares, config.vocabulary.sample)
     pairs = [(source.tagged(src).decode(), tgt.decode()) for source, (src, tgt) in mixed]
@@ -221,8 +230,8 @@ def require_decodable(
 def _undecodable(source: PairSource) -> list[bytes]:
     """The first texts that aren't UTF-8."""
     undecodable = list[bytes]()
-    for columns in source.records():
-        for text in columns if len(columns) == 2 else ():
+    for record in source.records():
+        for text in () if isinstance(record, NoText) else record:
             try:
                 text.decode()
             except UnicodeDecodeError:
@@ -266,7 +275,7 @@ def _text_bytes(path: AnyPath) -> int | None:
 
 def _records(
     sources: Sequence[PairSource], counts: Counter[int], meter: Meter, spread: Spread | None
-) -> Iterator[tuple[PairSource, tuple[bytes, ...] | int]]:
+) -> Iterator[tuple[PairSource, CorpusRecord | int]]:
     """Records with their corpus, counted in `counts`; of seekable ones the numbers alone."""
     for source in sources:
         size = spread.size(source) if spread else None
@@ -295,10 +304,9 @@ def _read(drawn: list[Any], sources: Sequence[PairSource], spread: Spread) -> No
             drawn[place] = source, record
 
 
-def sound_records(source: PairSource, drops: Drops) -> Iterator[tuple[bytes, ...]]:
-    """The two texts of each record that is a pair; others are counted in `drops`."""
-    for line, columns in enumerate(source.records(), 1):
-        if defect := source.check(columns, line):
+def sound_records(source: PairSource, drops: Drops) -> Iterator[tuple[bytes, bytes]]:
+    for line, record in enumerate(source.records(), 1):
+        if defect := source.check(record, line):
             drops.add(defect)
         else:
-            yield columns
+            yield checked(record)

@@ -7,12 +7,13 @@ import numpy as np
 from jaxtyping import Bool
 
 from flaxformer_mt.config.schema import DataConfig, VocabularyConfig
-from flaxformer_mt.data.corpus import Drops, PairSource
+from flaxformer_mt.data.corpus import CorpusRecord, Drops, PairSource, checked
 from flaxformer_mt.data.prepare import filters
 from flaxformer_mt.data.prepare.encode import CHUNK, Chunk, Range, sides, sift
 from flaxformer_mt.data.vocabulary import Vocabularies
 
-Record = tuple[PairSource, tuple[bytes, ...]]
+Drawn = tuple[PairSource, CorpusRecord]  # from one of the corpora
+Kept = tuple[PairSource, tuple[bytes, bytes]]  # one that the filters keep
 # Pairs that filters drop by their tokens matter from this share of the text on.
 _MATTERS = 0.01
 
@@ -30,7 +31,7 @@ class Sieve:
         self._seen_near = filters.SeenNear()
         self.drops = Drops()
 
-    def kept(self, drawn: Sequence[Record]) -> list[Record]:
+    def kept(self, drawn: Sequence[Drawn]) -> list[Kept]:
         """The records that are left, in the same order; the first of duplicates by corpora."""
         mask = np.zeros(len(drawn), bool)
         places_by_source: dict[int, list[int]] = {}
@@ -43,31 +44,34 @@ class Sieve:
                 records = [drawn[place][1] for place in places]
                 # Lines have lost their numbers: these say only how many were dropped.
                 mask[places] = self._mask(Chunk("train", source, 0, records))
-        return [record for record, is_kept in zip(drawn, mask, strict=True) if is_kept]
+        return [(source, checked(record)) for source, record in itertools.compress(drawn, mask)]
 
-    def kept_of(self, sources: Iterable[PairSource]) -> Iterator[Record]:
+    def kept_of(self, sources: Iterable[PairSource]) -> Iterator[Kept]:
         """All records of corpora that are left, streaming. Raises CorpusError."""
         for source in sources:
             for chunk in Range("train", source).chunks():
                 for record in itertools.compress(chunk.records, self._mask(chunk)):
-                    yield source, record
+                    yield source, checked(record)
 
     def _mask(self, chunk: Chunk) -> Bool[np.ndarray, " records"]:
         """Which of the chunk's records are left."""
         sifted = sift(chunk, self._filter, self._scripts)
         if self._filter.duplicates:
             new = self._seen.add(filters.hashes(zip(*sides(chunk, sifted), strict=True)))
-            sifted.drop(sifted.kept()[~new], filters.DUPLICATE, "the same pair came before")
+            detail = "the same pair came before"
+            sifted = sifted.without(sifted.kept()[~new], filters.DUPLICATE, detail)
         if threshold := self._filter.near_duplicates:
             pairs = zip(*sides(chunk, sifted), strict=True)
             new = self._seen_near.add(filters.band_hashes(pairs, threshold))
-            sifted.drop(sifted.kept()[~new], filters.NEAR_DUPLICATE, "a similar pair came before")
+            detail = "a similar pair came before"
+            sifted = sifted.without(sifted.kept()[~new], filters.NEAR_DUPLICATE, detail)
 
         most_words = self._filter.max_length - 1  # the end mark is a token too
         pairs = zip(*sides(chunk, sifted), strict=True)
         too_long = [max(_words(src), _words(tgt)) > most_words for src, tgt in pairs]
         detail = f"more than {most_words} words"
-        sifted.drop(sifted.kept()[np.array(too_long, bool)], filters.TOO_LONG, detail)
+        too_long_places = sifted.kept()[np.array(too_long, bool)]
+        sifted = sifted.without(too_long_places, filters.TOO_LONG, detail)
         self.drops.merge(sifted.drops)
         return sifted.mask
 
@@ -77,11 +81,11 @@ def _words(text: bytes) -> int:
 
 
 def without_uneven(
-    pools: list[list[Record]],
+    pools: list[list[Kept]],
     vocabularies: Vocabularies,
     config: DataConfig,
-    train: Callable[[list[list[Record]]], Vocabularies],
-) -> tuple[list[list[Record]], Vocabularies]:
+    train: Callable[[list[list[Kept]]], Vocabularies],
+) -> tuple[list[list[Kept]], Vocabularies]:
     """The pools without pairs that filters drop by their tokens, and the vocabulary of these pools.
 
     Only a vocabulary tells which these are, so it was learned from them. `train` learns it again if
@@ -104,7 +108,7 @@ def without_uneven(
 
 
 def _fits(
-    pool: Sequence[Record], vocabularies: Vocabularies, config: DataConfig
+    pool: Sequence[Kept], vocabularies: Vocabularies, config: DataConfig
 ) -> Bool[np.ndarray, " records"]:
     """Which pairs the filters by tokens keep, but for a tag's tokens.
 
@@ -123,19 +127,19 @@ def _fits(
     return np.concatenate(masks)
 
 
-def _characters(pools: Iterable[Iterable[Record]]) -> set[str]:
+def _characters(pools: Iterable[Iterable[Kept]]) -> set[str]:
     characters = set[str]()
     for _, (src, tgt) in itertools.chain.from_iterable(pools):
         characters.update(src.decode(), tgt.decode())
     return characters
 
 
-def _size(pools: Iterable[Iterable[Record]]) -> int:
+def _size(pools: Iterable[Iterable[Kept]]) -> int:
     pairs = itertools.chain.from_iterable(pools)
     return sum(len(src) + len(tgt) for _, (src, tgt) in pairs)
 
 
-def mix(pools: Sequence[Sequence[Record]], shares: Sequence[float], size: int) -> list[Record]:
+def mix(pools: Sequence[Sequence[Kept]], shares: Sequence[float], size: int) -> list[Kept]:
     """Records of the pools by their shares, at most about `size`; one that lacks some repeats.
 
     None is cut that would fit, since its rare characters would be lost.
@@ -145,7 +149,7 @@ def mix(pools: Sequence[Sequence[Record]], shares: Sequence[float], size: int) -
     # With so many, no pool's record is left out.
     complete = max(len(pool) / share for pool, share in zip(pools, shares, strict=True))
     total = min(size, complete)
-    mixed = list[Record]()
+    mixed = list[Kept]()
     for pool, share in zip(pools, shares, strict=True):
         number = max(1, round(share * total))
         mixed += itertools.islice(itertools.cycle(pool), number)

@@ -22,6 +22,7 @@ from jaxtyping import Int64
 from flaxformer_mt.cluster import Begin, ClusterError, Workers
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data.corpus import (
+    CorpusRecord,
     LinePlace,
     PairSource,
     open_split,
@@ -30,8 +31,8 @@ from flaxformer_mt.data.corpus import (
 )
 from flaxformer_mt.data.corpus.text_files import BLOCK, count_line_ends, require_stamp
 from flaxformer_mt.data.prepare.encode import CHUNK, Encoded, EncodingSettings, Range, encode_part
+from flaxformer_mt.data.prepare.finished_parts import FinishedParts
 from flaxformer_mt.data.prepare.manifest import sha256_of
-from flaxformer_mt.data.prepare.parts import Parts
 from flaxformer_mt.files.reading import AnyPath
 from flaxformer_mt.versions import git_commit, package_versions
 
@@ -72,7 +73,7 @@ class Spread:
         """Raises ClusterError for machines that may encode otherwise; CorpusError."""
         self._workers = workers
         self._versions = _versions(config)
-        self._parts: Parts | None = None
+        self._finished: FinishedParts | None = None
         for name, version in self._versions.items():
             cluster_version = workers.told[name]
             if cluster_version != version:
@@ -111,7 +112,7 @@ class Spread:
         require_equal(source.files.values(), counts)
         return counts[0]
 
-    def records(self, source: PairSource, numbers: Sequence[int]) -> Iterator[tuple[bytes, ...]]:
+    def records(self, source: PairSource, numbers: Sequence[int]) -> Iterator[CorpusRecord]:
         """These records of a seekable corpus, whose numbers are in order."""
         spans = itertools.groupby(numbers, lambda number: number // SPAN)
         tasks = (
@@ -120,10 +121,10 @@ class Spread:
         )
         return itertools.chain.from_iterable(self._done(tasks))
 
-    def keep(self, folder: AnyPath, made_from: Any) -> Parts:
+    def keep(self, folder: AnyPath, made_from: Any) -> FinishedParts:
         """Uses the finished work in a folder and adds to it; `made_from`, as JSON, decides it."""
-        self._parts = Parts(folder, [made_from, self._versions, git_commit()])
-        return self._parts
+        self._finished = FinishedParts(folder, [made_from, self._versions, git_commit()])
+        return self._finished
 
     def encoder(self, settings: EncodingSettings) -> Callable[[str, PairSource], Iterator[Encoded]]:
         """Encodes a split's corpus, chunk by chunk in order, as `encode_chunk` does."""
@@ -137,11 +138,11 @@ class Spread:
             if size is None:
                 return itertools.chain.from_iterable(self._done(Range(split, source).chunks()))
             ranges = (self._range(split, source, first) for first in range(0, size, SPAN))
-            if not self._parts:
+            if not self._finished:
                 return itertools.chain.from_iterable(self._done(ranges))
             work = functools.partial(self._workers.map, ahead=_AHEAD)
             corpus = (settings.vocabularies.digest, number)
-            return itertools.chain.from_iterable(self._parts.encoded(corpus, ranges, work))
+            return itertools.chain.from_iterable(self._finished.encoded(corpus, ranges, work))
 
         return encoded
 
@@ -197,7 +198,7 @@ def _digest(path: Any, stamp: tuple[int, int]) -> str:
     return sha256_of(path)
 
 
-def _picked(part: Range, numbers: Sequence[int]) -> list[tuple[bytes, ...]]:
+def _picked(part: Range, numbers: Sequence[int]) -> list[CorpusRecord]:
     """The records with these numbers, which lie in the part."""
     picked = {number - part.first for number in numbers}
     return [record for number, record in enumerate(part.records()) if number in picked]

@@ -352,7 +352,7 @@ def test_corpora_and_their_weights_are_in_the_store(config, run):
     a, b = (replace(config.train[0], name=name) for name in "ab")
     a, weighted = replace(a, weight=2.0), replace(b, weight=0.5)
     store = prepare(replace(config, train=(a, weighted)), directory=run)
-    parts = [(part.name, part.first, part.size, part.weight) for part in store.train.parts]
+    parts = [(part.name, part.first, part.size, part.weight) for part in store.train.corpora]
     assert parts == [("a", 0, 24, 2.0), ("b", 24, 24, 0.5)]
     with pytest.raises(PrepareError, match=r"data\.train\.b\.weight: 0\.5 then, 0\.0 now"):
         prepare(replace(config, train=(a, b)), directory=run)

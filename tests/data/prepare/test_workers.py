@@ -65,8 +65,9 @@ def test_any_number_of_workers_and_any_parts_give_the_same(tmp_path, monkeypatch
             )
             for done in encode.encode_part(*part):
                 account.add(done)
-                tokens += [*done.src.tolist(), *done.tgt_lengths.tolist(), *done.hashes.tolist()]
-                tokens += done.bands.ravel().tolist()
+                of_chunk = done.tokens
+                tokens += [*of_chunk.src.tolist(), *of_chunk.tgt_lengths.tolist()]
+                tokens += [*of_chunk.hashes.tolist(), *of_chunk.bands.ravel().tolist()]
         return [account, sorted(tokens)]
 
     assert encoded((0, None)) == encoded((0, 33), (33, 34), (34, 140), (140, None))

@@ -16,7 +16,7 @@ import numpy as np
 
 from flaxformer_mt.data.corpus import Defect, Drops
 from flaxformer_mt.data.corpus.paths import reaching
-from flaxformer_mt.data.prepare.encode import Encoded, Range, UnknownText
+from flaxformer_mt.data.prepare.encode import Encoded, KeptTokens, Range, Sifted, UnknownText
 from flaxformer_mt.data.processes import mapped
 from flaxformer_mt.data.vocabulary import Vocabularies, Vocabulary
 from flaxformer_mt.files.atomic import write_whole
@@ -24,11 +24,10 @@ from flaxformer_mt.files.reading import AnyPath
 
 _FORMAT = 2  # 1: without unknown text
 _THREADS = 8  # a bucket takes its time
-# The arrays of `Encoded` by their types; none is negative, so that they are kept in smaller ones.
-_KINDS = {
+# The arrays of a chunk by their types; none is negative, so that they are kept in smaller ones.
+_TOKEN_KINDS = {
     **dict.fromkeys(("src", "src_lengths", "tgt", "tgt_lengths"), np.int32),
     **dict.fromkeys(("hashes", "bands"), np.uint64),
-    "mask": np.bool_,
 }
 
 Arrays = dict[str, np.ndarray]
@@ -36,7 +35,7 @@ Trained = tuple[Vocabularies, int, list[int]]  # as `train_vocabulary` returns
 Work = Callable[[Iterable[Range]], Iterable[tuple[Range, list[Encoded]]]]
 
 
-class Parts:
+class FinishedParts:
     """A folder, here or in a bucket, of files that are named by a digest of all that decides them.
 
     Each begins with a digest of its name and contents, without which it isn't used.
@@ -128,25 +127,31 @@ def _digest(name: str, content: bytes) -> bytes:
 def _to_arrays(chunks: Sequence[Encoded]) -> Arrays:
     """The chunks' arrays, numbered, and in one more everything else, as JSON."""
     arrays = Arrays()
-    fields = list[Any]()
+    others = list[Any]()
     for number, chunk in enumerate(chunks):
-        for name in _KINDS:
-            array = getattr(chunk, name)
+        sifted = chunk.sifted
+        named = {name: getattr(chunk.tokens, name) for name in _TOKEN_KINDS}
+        for name, array in {**named, "mask": sifted.mask}.items():
             arrays[f"{name}{number}"] = array.astype(np.min_scalar_type(array.max(initial=0)))
+        source = sifted.read, sifted.size, sifted.first_line, sifted.label
         text = [side.decode() for side in chunk.text]
-        drops = vars(chunk.drops).values()
-        arguments = chunk.read, chunk.size, chunk.first_line, chunk.label
-        fields.append((*arguments, text, *drops, chunk.unknowns))
-    return arrays | {"others": np.frombuffer(json.dumps(fields).encode(), np.uint8)}
+        drops = sifted.drops.counts, sifted.drops.examples
+        others.append((*source, text, *drops, chunk.unknowns))
+    return arrays | {"others": np.frombuffer(json.dumps(others).encode(), np.uint8)}
 
 
 def _from_arrays(arrays: Arrays) -> Iterator[Encoded]:
-    fields = json.loads(arrays["others"].tobytes())
-    for number, (*arguments, (src, tgt), counts, examples, unknowns) in enumerate(fields):
-        encoded = Encoded(*arguments)
-        encoded.text = src.encode(), tgt.encode()
-        encoded.unknowns = [UnknownText(*unknown) for unknown in unknowns]
-        encoded.drops = Drops(counts, [Defect(*example) for example in examples])
-        for name, kind in _KINDS.items():
-            setattr(encoded, name, arrays[f"{name}{number}"].astype(kind))
-        yield encoded
+    others = json.loads(arrays["others"].tobytes())
+    for number, fields in enumerate(others):
+        read, size, first_line, label, (src, tgt), counts, examples, unknowns = fields
+        mask = arrays[f"mask{number}"].astype(np.bool_)
+        drops = Drops(counts, [Defect(*example) for example in examples])
+        tokens = KeptTokens(
+            **{name: arrays[f"{name}{number}"].astype(kind) for name, kind in _TOKEN_KINDS.items()}
+        )
+        yield Encoded(
+            Sifted(read, size, first_line, label, mask, drops),
+            tokens,
+            text=(src.encode(), tgt.encode()),
+            unknowns=[UnknownText(*unknown) for unknown in unknowns],
+        )
