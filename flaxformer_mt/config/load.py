@@ -549,11 +549,9 @@ class _Override:
         to write other corpora, under `flag`."""
         parts = self._parts()
         names = [os.fspath(part) for part in parts if isinstance(part, str | os.PathLike) and part]
+        if len(names) == len(parts) and _are_two_sides(names):
+            return corpus(src=names[0], tgt=names[1])
         kind = _source_in(names[0]) if names else None
-        if len(names) == len(parts) == 2:
-            # Two tables may be two sides; a table and another word is a table with a key too few.
-            if kind is None or _source_in(names[1]) is not None:
-                return corpus(src=names[0], tgt=names[1])
         if kind is None or len(names) != len(parts):
             raise ConfigError(
                 f"{self.origin}: write {self.flag}=SRC,TGT (two files) or {flag}.KEY=VALUE"
@@ -568,6 +566,13 @@ class _Override:
                 f"{self.origin}: for one file of both sides ({kind.kind}) write {self.flag}={form}"
             )
         return corpus(kind=kind.kind, path=path, **sides)
+
+
+def _are_two_sides(names: Sequence[str]) -> bool:
+    """Whether these are two files, and not a table of both sides and one of its two keys."""
+    if len(names) != 2:
+        return False
+    return _source_in(names[0]) is None or _source_in(names[1]) is not None
 
 
 def _source_in(name: str) -> type[CorpusKind] | None:

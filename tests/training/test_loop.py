@@ -192,11 +192,17 @@ def test_a_report_counts_tokens_epochs_and_padding(tmp_path, monkeypatch):
     # An untrained model makes nothing of its source, which is said after the warm-up.
     assert run.shown.count("step 8: the model ignores its source so far (source_gain") == 1
     shapes = len({batch.shape for batch in run.batches})
-    said = [line for line in run.shown.splitlines() if line.startswith("compiling ")]
-    assert said == [f"compiling {number} of 2..." for number in range(1, shapes + 1)]
-    assert run.shown.count("validating...\n") == 1
+    assert run.shown.count("compiling ") == shapes and run.shown.count("validating...\n") == 1
     assert run.shown.count("\n") == len(run.log()) + shapes + 3
     assert re.search(r"^about 0:00:\d\d for the [345] steps left, at .* s each, ", run.shown, re.M)
+
+
+def test_each_shape_s_compiling_is_said_once(tmp_path):
+    run = Run(tmp_path, {"training.steps": 8, "training.log_every": 4})
+    run.start()
+    shapes = len({batch.shape for batch in run.batches})
+    said = [line for line in run.shown.splitlines() if line.startswith("compiling")]
+    assert said == [f"compiling {number} of 2..." for number in range(1, shapes + 1)]
 
 
 def test_what_does_not_fit_is_named():
