@@ -28,6 +28,7 @@ from flaxformer_mt.config.load import (
     built_in_names,
     most_repaid_shapes,
     refuse_unused,
+    share_to_hold_out,
     with_minutes_of,
     with_repaid_shapes,
 )
@@ -59,13 +60,17 @@ def load_config(
     """
     run = RunDirectory(as_path(spec))
     if str(spec) not in built_in_names() and has_record(run):
-        return with_overrides(run, config_of(run), overrides or {})
+        recorded = config_of(run)
+        return with_repaid_shapes(with_overrides(run, recorded, overrides or {}), recorded)
     return sized_config(os.fspath(spec), overrides or {})
 
 
-def sized_config(spec: str, overrides: Overrides) -> ExperimentConfig:
-    """As `config.read_config`, with sizes settled by the corpus. Raises CorpusError too."""
-    return sized_for_text(Draft.of(spec, overrides))
+def sized_config(spec: str, overrides: Overrides, *, paced: bool = True) -> ExperimentConfig:
+    """As `config.read_config`, with sizes settled by the corpus. Raises CorpusError too.
+
+    Unless it is `paced`, no device is used and `training.minutes` decides nothing.
+    """
+    return SizedByText(Draft.of(spec, overrides), paced=paced).settled()
 
 
 def sized_for_text(draft: Draft, recorded: ExperimentConfig | None = None) -> ExperimentConfig:
@@ -81,15 +86,15 @@ class SizedByText:
     """Settles a draft by its text, and remembers what it measured for that."""
 
     draft: Draft
+    paced: bool = True  # whether `training.minutes` decides the steps: that takes a device's time
     text: TextSize | None = None  # of the training corpora, once measured
     remark: str = ""  # on corpora that aren't measured
     pacing: Pacing | None = None  # of this machine, if `training.minutes` is set
 
     def settled(self, recorded: ExperimentConfig | None = None) -> ExperimentConfig:
         """The settings, and a line for people on the sizes. Raises ConfigError, CorpusError."""
-        config = self.draft.settled(
-            recorded=recorded, measure=self._measure, pace=self._pace, say=say
-        )
+        pace = self._pace if self.paced else None
+        config = self.draft.settled(recorded=recorded, measure=self._measure, pace=pace, say=say)
         if config.sizes == "corpus":
             from flaxformer_mt.config.sizes import TYPICAL
 
@@ -124,9 +129,12 @@ class SizedByText:
         from flaxformer_mt.data.prepare.text_size import measured_text
 
         assert self.text is not None  # the config's other sizes were settled by it
-        is_validated = config.data.valid_fraction or config.data.valid != CorpusConfig(name="valid")
-        # Without validation text `train` fails, but `config` can show its settings.
-        valid = measured_text(config.data, "valid") if is_validated else TextSize(0)
+        if share := config.data.valid_fraction:
+            valid = TextSize(round(share * self.text.tokens), pairs=round(share * self.text.pairs))
+        elif config.data.valid == CorpusConfig(name="valid"):
+            valid = TextSize(0)  # `train` fails, but `config` can show its settings
+        else:
+            valid = measured_text(config.data, "valid")
         self.pacing = measured_pacing(config, self.text, valid)
         say(self.pacing.describe(config.training.minutes))
         return self.pacing.steps_in(config.training.minutes)
@@ -151,7 +159,9 @@ def explained_sizes(spec: str, overrides: Overrides, note: Callable[[str], None]
     text = by_text.text or TYPICAL
     for remark in remarks(text):
         note(remark)
-    if by_text.pacing is None:
+    if by_text.pacing is None and config.training.minutes:
+        note("training.minutes decides the steps once a corpus is given: set data.train=SRC,TGT")
+    elif by_text.pacing is None:
         note("no size depends on the machine or its GPU; with training.minutes=20 the steps would")
     else:
         note("only the steps, and what hangs on them, depend on the machine or its GPU")
@@ -218,13 +228,16 @@ class SettingsRequest:
     def _of_run(self) -> ExperimentConfig:
         """The settings without a config file."""
         if self._recorded is not None:
-            return with_overrides(self.run, self._recorded, self.overrides)
+            config = with_overrides(self.run, self._recorded, self.overrides)
+            return with_repaid_shapes(config, self._recorded)
         if self.init_from is None:
             raise ConfigError(f"{self.run}: no run here yet: give --config FILE[:VARIANT]")
         source = RunDirectory(as_path(self.init_from))
-        recorded = config_of(source)
+        recorded = _without_minutes(config_of(source))
         config = with_own_tokenizer(with_overrides(source, recorded, self.overrides), recorded)
         named = {override.partition("=")[0] for override in self.overrides}
+        if config.data.train != recorded.data.train and "data.valid_fraction" not in named:
+            config = _with_own_share(config)
         if "data.batch.max_shapes" in named:
             return with_repaid_shapes(config)
         return _with_fewer_shapes(config)
@@ -257,6 +270,27 @@ def with_own_tokenizer(new: ExperimentConfig, source: ExperimentConfig) -> Exper
     if base_language(new.data.tgt_lang) == base_language(source.data.tgt_lang):
         return new
     return dataclasses.replace(new, data=dataclasses.replace(new.data, bleu_tokenizer="auto"))
+
+
+def _without_minutes(config: ExperimentConfig) -> ExperimentConfig:
+    """The settings of a run whose steps another run takes over, but not how they were chosen."""
+    training = dataclasses.replace(config.training, minutes=0.0)
+    return dataclasses.replace(config, training=training)
+
+
+def _with_own_share(config: ExperimentConfig) -> ExperimentConfig:
+    """The settings with as much text held out for validation, if any is, as this corpus allows.
+
+    Raises CorpusError.
+    """
+    if not config.data.valid_fraction:
+        return config
+    from flaxformer_mt.data.prepare.text_size import measured_text
+
+    without_share = dataclasses.replace(config.data, valid_fraction=0.0)
+    share = share_to_hold_out(measured_text(without_share).pairs)
+    say(f"{share:.1%} of the training text is held out for validation (data.valid_fraction)")
+    return dataclasses.replace(config, data=dataclasses.replace(config.data, valid_fraction=share))
 
 
 def _with_fewer_shapes(config: ExperimentConfig) -> ExperimentConfig:

@@ -48,7 +48,9 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     overrides = options.overrides
     if overrides and options.config is None:
         parser.error(f"--config.{overrides[0]} needs a config to change: add --config")
-    config = None if options.config is None else sized_config(options.config, overrides)
+    config = None
+    if options.config is not None:
+        config = sized_config(options.config, overrides, paced=False)
     place = as_path(tempfile.gettempdir() if options.workdir is None else options.workdir)
     from flaxformer_mt.parallel.processes import joined
 

@@ -62,7 +62,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
                 parser.error(f"--{name.replace('_', '-')} has no effect on {flag}: leave it out")
     if options.save_hlo is not None:
         check_output(options.save_hlo)
-    config = sized_config(options.config, options.overrides)
+    config = sized_config(options.config, options.overrides, paced=False)
     set_for_compiler()  # the import below is JAX's first
     from flaxformer_mt.planning import report
 

@@ -149,43 +149,26 @@ class Draft:
         if recorded is None:
             self._refuse_minutes()
         if config.sizes != "corpus":
-            return self._with_held_out(config, recorded, pairs=0)
+            _hold_out(config, recorded, pairs=0)
+            return config
         from flaxformer_mt.config.sizes import TYPICAL, sized
 
-        own_steps = None if "training.steps" in self.free else config.training.steps
+        # Steps out of bounds are refused with all settings, at the end.
+        own_steps = None if "training.steps" in self.free else max(1, config.training.steps)
         _put(config, sized(TYPICAL, steps=own_steps), self.free)
         if recorded is not None:
             _put(config, flatten(recorded), self.free)
             config.sizes = recorded.sizes
-            self._with_held_out(config, recorded, pairs=0)
+            _hold_out(config, recorded, pairs=0)
         elif measure is not None and config.data.train:
             data = freeze(config, self.spec).data
             text, languages = measure(data), (data.src_lang, data.tgt_lang)
             _put(config, sized(text, languages, steps=own_steps), self.free)
             config.sizes = "given"
-            self._with_held_out(config, recorded, pairs=text.pairs)
+            _hold_out(config, recorded, pairs=text.pairs)
             if config.training.minutes and pace is not None:
                 steps = pace(freeze(config, self.spec))
                 _put(config, sized(text, languages, steps=steps), self.free)
-        return config
-
-    def _with_held_out(
-        self, config: ConfigDict, recorded: ExperimentConfig | None, *, pairs: int
-    ) -> ConfigDict:
-        """The config, in which part of the only corpus is for validation if no text is.
-
-        The share is as `recorded`, or gives some `_HELD_OUT` of so many pairs (0: unknown).
-        """
-        has_text = config.data.valid.to_dict() != default_config().data.valid.to_dict()
-        if config.data.valid_fraction or has_text or len(config.data.train) != 1:
-            return config
-        if recorded is not None:
-            config.data.valid_fraction = recorded.data.valid_fraction
-        elif pairs:
-            share = min(_MOST_HELD_OUT, _HELD_OUT / pairs)
-            config.data.valid_fraction = float(f"{share:.2g}")
-        else:
-            config.data.valid_fraction = _SHARE_HELD_OUT
         return config
 
     def _refuse_minutes(self) -> None:
@@ -257,6 +240,25 @@ def _put(config: ConfigDict, settings: Mapping[str, Any], keys: Iterable[str]) -
         config.update_from_flattened_dict({key: settings.get(key, default_of(key)) for key in keys})
 
 
+def _hold_out(config: ConfigDict, recorded: ExperimentConfig | None, *, pairs: int) -> None:
+    """Sets `data.valid_fraction`, in place, if there is one corpus and no text to validate on.
+
+    The share is as `recorded`, or as of so many pairs (0: unknown).
+    """
+    has_text = config.data.valid.to_dict() != default_config().data.valid.to_dict()
+    if config.data.valid_fraction or has_text or len(config.data.train) != 1:
+        return
+    known = None if recorded is None else recorded.data.valid_fraction
+    config.data.valid_fraction = share_to_hold_out(pairs) if known is None else known
+
+
+def share_to_hold_out(pairs: int) -> float:
+    """The share of so many pairs (0: unknown) that validates where no other text does."""
+    if not pairs:
+        return _SHARE_HELD_OUT
+    return float(f"{min(_MOST_HELD_OUT, _HELD_OUT / pairs):.2g}")
+
+
 def with_repaid_shapes(
     config: ExperimentConfig, recorded: ExperimentConfig | None = None
 ) -> ExperimentConfig:
@@ -265,7 +267,8 @@ def with_repaid_shapes(
     batch = config.data.batch
     if batch.max_shapes:
         return config
-    shapes = recorded.data.batch.max_shapes if recorded else most_repaid_shapes(config)
+    known = 0 if recorded is None else recorded.data.batch.max_shapes
+    shapes = known or most_repaid_shapes(config)
     batch = dataclasses.replace(batch, max_shapes=shapes)
     return dataclasses.replace(config, data=dataclasses.replace(config.data, batch=batch))
 
@@ -316,9 +319,8 @@ def with_minutes_of(
     before, now = recorded.training.minutes, config.training.minutes
     if now not in (0, before):
         raise ConfigError(
-            f"{origin}: 'training.minutes' = {now:g} counts when a run is created, and this run "
-            f"has its {recorded.training.steps:,} steps: change 'training.steps', or start a new "
-            "--workdir"
+            f"{origin}: 'training.minutes' = {now:g} counts when a run is created with --config, "
+            f"and there are {recorded.training.steps:,} steps already: set 'training.steps'"
         )
     training = dataclasses.replace(config.training, minutes=before)
     return dataclasses.replace(config, training=training)

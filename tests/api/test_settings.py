@@ -1,13 +1,14 @@
 """Which settings the arguments of `train` mean, and those of `read_config`."""
 
 import dataclasses
+import importlib
 from pathlib import Path
 
 import pytest
 
 import flaxformer_mt as fm
 from flaxformer_mt.api import training
-from flaxformer_mt.api.settings import continued, settled
+from flaxformer_mt.api.settings import SettingsRequest, continued, settled
 from flaxformer_mt.api.training import recorded
 from flaxformer_mt.config import ConfigError, read_config, to_dict
 from flaxformer_mt.parallel.processes import Processes
@@ -111,3 +112,46 @@ def test_a_run_s_settings_are_loaded_by_its_folder(tmp_path):
     folder = made(tmp_path / "run", ON)
     assert fm.load_config(folder).training.deterministic
     assert fm.load_config(folder, {"training.steps": 7}).training.steps == 7
+
+
+def started_from(folder, source, *overrides):
+    """The settings of a run that starts from one with the settings `source`."""
+    create(folder / "source", to_dict(source), ["train"])
+    request = SettingsRequest(RunDirectory(folder / "new"), None, overrides, str(folder / "source"))
+    return request.settled()
+
+
+def test_a_run_from_another_holds_out_as_much_as_its_own_text_allows(tmp_path):
+    for language in ("en", "de"):
+        (tmp_path / f"a.{language}").write_text("".join(f"line {n}\n" for n in range(200)))
+    text = f"data.train={tmp_path / 'a.en'},{tmp_path / 'a.de'}"
+    million = read_config("files:tiny", ["data.train=m.en,m.de", "data.valid_fraction=0.001"])
+    assert started_from(tmp_path / "one", million, text).data.valid_fraction == 0.1
+    chosen = started_from(tmp_path / "two", million, text, "data.valid_fraction=0.2")
+    assert chosen.data.valid_fraction == 0.2
+    assert started_from(tmp_path / "three", million).data.valid_fraction == 0.001
+
+
+def test_a_run_from_another_takes_over_steps_but_no_minutes(tmp_path):
+    source = read_config("files:tiny", ["data.train=m.en,m.de"])
+    source = dataclasses.replace(
+        source, training=dataclasses.replace(source.training, minutes=20.0)
+    )
+    new = started_from(tmp_path / "one", source)
+    assert (new.training.minutes, new.training.steps) == (0, source.training.steps)
+    with pytest.raises(ConfigError, match="created with --config, and there are .* steps already"):
+        started_from(tmp_path / "two", source, "training.minutes=5")
+
+
+@pytest.mark.parametrize("command", ["plan", "doctor"])
+def test_only_trainings_are_paced(command, monkeypatch):
+    """A plan's JAX must not start before the compiler is chosen, nor a doctor's before it joins."""
+    module = importlib.import_module(f"flaxformer_mt.cli.{command}")
+
+    def asked(spec, overrides, *, paced):
+        raise ConfigError(f"paced: {paced}")
+
+    monkeypatch.setattr(module, "sized_config", asked)
+    words = ["--topology", "v5e:2x4"] if command == "plan" else []
+    with pytest.raises(ConfigError, match="paced: False"):
+        module.main([*words, "--config", "files"], command, "")

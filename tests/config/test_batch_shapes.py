@@ -59,6 +59,15 @@ def test_a_short_run_from_another_gets_fewer_shapes(tmp_path):
     assert settled("training.steps=100", "data.batch.max_shapes=12") == 12
 
 
+def test_a_run_that_exists_keeps_its_shapes_without_a_config_file(tmp_path):
+    source = read_config("quickstart", ["data.batch.max_shapes=5"])
+    create(tmp_path / "run", to_dict(source), ["train"])
+    request = SettingsRequest(RunDirectory(tmp_path / "run"), None, [CHOSEN])
+    assert request.settled().data.batch.max_shapes == 5
+    loaded = fm.load_config(tmp_path / "run", {"data.batch.max_shapes": 0})
+    assert loaded.data.batch.max_shapes == 5
+
+
 def test_less_than_none_is_refused():
     with pytest.raises(ConfigError, match="max_shapes"):
         fm.load_config("quickstart", {"data.batch.max_shapes": -1})

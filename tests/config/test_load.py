@@ -533,3 +533,9 @@ def test_a_resumed_run_holds_out_the_same_text():
 )
 def test_nothing_is_held_out_without_one_corpus_or_beside_validation_text(corpora):
     assert read_config("files:tiny", corpora).data.valid_fraction == 0
+
+
+@pytest.mark.parametrize("steps", [0, -5])
+def test_steps_out_of_bounds_are_refused_where_sizes_follow_them(steps):
+    with pytest.raises(ConfigError, match=r"'training\.steps'"):
+        read_config("files", [f"training.steps={steps}"])
