@@ -130,6 +130,16 @@ def test_the_queue_does_what_fits_and_not_again_what_has_ended(tmp_path, monkeyp
     assert "nothing more fits" in capsys.readouterr().err
 
 
+def test_a_training_that_fails_before_its_config_is_written_is_a_failure(tmp_path, monkeypatch):
+    study, trial = _study(tmp_path, monkeypatch), Trial("made_up", "ours", 5)
+    course = Course(begin=0.0, samples=(Spent(), Spent(1.0, 1.0)), status=1)
+    monkeypatch.setattr(trials, "timed", lambda argv, **_: course)
+    record = run_trial(study, trial)
+    assert record["failure"] == "no checkpoint"
+    assert record["config"] is None
+    assert json.loads(study.record_file(trial).read_text())["dev"] is None
+
+
 _UNTIL_ASKED = (
     "import signal, sys\n"
     "signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))\n"
