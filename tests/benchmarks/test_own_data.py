@@ -21,7 +21,7 @@ from benchmarks.own_data.scoring import scores
 from benchmarks.own_data.settings import SETTINGS, halved
 from benchmarks.own_data.timed import Course, Spent, timed
 from benchmarks.own_data.trial import Interrupted, Study, run_trial
-from benchmarks.peer_environments import Environments
+from benchmarks.peer_environments import EnvironmentMissing, Environments
 from flaxformer_mt.config import read_config
 from flaxformer_mt.reproduction.result_file import read_hypotheses, read_result
 
@@ -128,6 +128,22 @@ def test_the_queue_does_what_fits_and_not_again_what_has_ended(tmp_path, monkeyp
     assert command.work(study, hours=0.3) == 0
     assert begun == list(pending({}))[:4]
     assert "nothing more fits" in capsys.readouterr().err
+
+
+def test_the_last_line_says_why_trials_are_left(tmp_path, monkeypatch, capsys):
+    study = _study(tmp_path, monkeypatch)
+
+    def lacks_environment(study, trial):
+        raise EnvironmentMissing("no environment")
+
+    monkeypatch.setattr(command, "run_trial", lacks_environment)
+    assert command.work(study, hours=1000.0) == 0
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.endswith(f"whose environment is missing: {len(list(pending({})))}")
+
+    monkeypatch.setattr(command, "pending", lambda dev: [Trial(FIRST, PEERS[0].name, 5)])
+    assert command.work(study, hours=1000.0, without_peers=True) == 0
+    assert capsys.readouterr().err.endswith("only trials of peers are left (--without-peers)\n")
 
 
 def test_a_training_that_fails_before_its_config_is_written_is_a_failure(tmp_path, monkeypatch):
