@@ -66,14 +66,12 @@ class SearchOptions:
     masks: tuple[Mask, ...] = ()  # the caller's own reasons why tokens may not come next
 
     def __post_init__(self) -> None:
-        # An empty text has always stood for no phrase.
-        forbid = () if self.forbid == "" else arguments.texts("forbid", self.forbid)
         checked: dict[str, Any] = {
             "n_best": arguments.whole_number("n_best", self.n_best),
             "overlong": arguments.overlong(self.overlong),
             "several": arguments.one_of("several", self.several, get_args(Several)),
             "suppress": tuple(arguments.texts("suppress", self.suppress)),
-            "forbid": tuple(forbid),
+            "forbid": tuple(arguments.texts("forbid", self.forbid)),
             "first": arguments.whole_number("first", self.first),
             "mbr": arguments.flag("mbr", self.mbr),
             "constraint_sizes": arguments.objects(
@@ -101,8 +99,8 @@ class SearchOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LineOptions:
-    """What is wanted of one line's translation; a single text is one phrase. Raises TypeError for
-    arguments of another type."""
+    """What is wanted of one line's translation; a single text is one phrase, or none if it is
+    empty. Raises TypeError for arguments of another type."""
 
     prefix: str = ""  # that it begins with
     forbid: Sequence[str] = ()  # phrases that its text may not have
