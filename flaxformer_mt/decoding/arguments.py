@@ -166,8 +166,8 @@ def check_count(name: str, items: Sequence[Any], count: int) -> None:
     """Raises ValueError for a list that has not an item for each of `count` lines."""
     if len(items) != count:
         raise ValueError(
-            f"{name} has {len(items)} item{'s' * (len(items) != 1)} for {count} "
-            f"line{'s' * (count != 1)}: it needs one per line"
+            f"{name} has {len(items)} item{'' if len(items) == 1 else 's'} for {count} "
+            f"line{'' if count == 1 else 's'}: it needs one per line"
         )
 
 

@@ -113,9 +113,9 @@ class LineOptions:
             object.__setattr__(self, name, phrases)
 
 
-# Checked once: what a call has that asks for nothing.
+# The options of a call that asks for nothing, made and checked once.
 _PLAIN = SearchOptions()
-_PLAIN_LINE = LineOptions()
+PLAIN_LINE = LineOptions()
 
 
 def options_of_all(wanted: Mapping[str, Any], function: str) -> SearchOptions:
@@ -136,7 +136,7 @@ def options_of(wanted: Mapping[str, Any], count: int) -> tuple[SearchOptions, li
     of_all = {name: value for name, value in wanted.items() if name not in _OF_LINES}
     options = SearchOptions(**of_all) if of_all else _PLAIN
     if not wanted.keys() & _OF_LINES:
-        return options, [_PLAIN_LINE] * count
+        return options, [PLAIN_LINE] * count
     lines = zip(
         arguments.prefixes(wanted.get("prefixes"), count),
         arguments.phrases("forbid_each", wanted.get("forbid_each"), count),

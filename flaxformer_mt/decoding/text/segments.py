@@ -96,7 +96,15 @@ def cut_pairs(
     `overlong` "refuse", TargetError for tokens that aren't a translation of the line, and
     DecodingError for text that isn't Unicode.
     """
-    cutter = _PairCutter(vocabularies, max_length, overlong, language, tgt_language, tags, together)
+    cutter = _PairCutter(
+        vocabularies=vocabularies,
+        max_length=max_length,
+        overlong=overlong,
+        language=language,
+        tgt_language=tgt_language,
+        tags=tags,
+        together=together,
+    )
     texts = [target if isinstance(target, str) else "" for _, target in pairs]
     sources = encode(vocabularies.src, [source for source, _ in pairs])
     targets = encode(vocabularies.tgt, texts)
@@ -111,7 +119,7 @@ def cut_pairs(
     return cut
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _PairCutter:
     """Cuts pairs into parts, as `cut_pairs` says; `number` is the pair's, `src` the source's
     tokens."""
