@@ -17,7 +17,9 @@ from flaxformer_mt.decoding.text.segments import Overlong
 Several = Literal["auto", "split", "keep"]
 """Lines of several sentences: "keep" translates them as they are, "split" sentence by sentence, and
 "auto" so only those of more sentences than the training text has shown to the model, if known."""
-# Options that end in a source's tokens, constraints and numbers, or in what is said about it.
+# Options that only decide how a line becomes sources: their text, tokens, phrases and numbers. One
+# search serves all values of these. (It depends on the tokens of `suppress`, which are passed to it
+# apart.)
 _OF_TEXTS = frozenset({"overlong", "several", "suppress", "forbid", "terminology", "first"})
 
 # Arguments with a value for each line.
@@ -91,8 +93,8 @@ class SearchOptions:
 
     @functools.cached_property
     def of_search(self) -> tuple[Any, ...]:
-        """All options but those of texts: a search is made for these. An option that is forgotten
-        in `_OF_TEXTS` costs a second search, and doesn't reuse a wrong one."""
+        """The options that a search is made for: all but `_OF_TEXTS`. If an option is missing
+        there, a search is made again for each of its values; a wrong one is never reused."""
         names = [field.name for field in dataclasses.fields(self)]
         return tuple(getattr(self, name) for name in names if name not in _OF_TEXTS)
 
