@@ -63,7 +63,7 @@ def work(study: Study, *, hours: float, without_peers: bool = False) -> int:
     skipped: set[Trial] = set()
     try:
         with _interruptible():
-            while (trial := _next(study, skipped, end, without_peers=without_peers)) is not None:
+            while (trial := _next(_possible(study, skipped, without_peers), end)) is not None:
                 try:
                     _run(study, trial)
                 except EnvironmentMissing as error:
@@ -72,7 +72,7 @@ def work(study: Study, *, hours: float, without_peers: bool = False) -> int:
     except (KeyboardInterrupt, Interrupted):
         say("interrupted: the same command continues")
         return STOPPED
-    say("nothing more fits into the time" if any(_all(study)) else "all trials have ended")
+    say(_why_ended(study, skipped, without_peers))
     return 0
 
 
@@ -101,18 +101,36 @@ def _run(study: Study, trial: Trial) -> None:
         shutil.rmtree(study.run_folder(loser), ignore_errors=True)
 
 
-def _next(study: Study, skipped: set[Trial], end: float, *, without_peers: bool) -> Trial | None:
-    """The next trial, if there is time for it."""
-    for trial in _all(study):
-        if trial in skipped or (without_peers and trial.part == "peers"):
-            continue
-        seconds = 60 * (trial.minutes - trial.earlier) * _TRANSLATING
-        return trial if time.monotonic() + seconds <= end else None
-    return None
+def _next(possible: Sequence[Trial], end: float) -> Trial | None:
+    """The first trial, if there is time for it."""
+    if not possible:
+        return None
+    trial = possible[0]
+    seconds = 60 * (trial.minutes - trial.earlier) * _TRANSLATING
+    return trial if time.monotonic() + seconds <= end else None
+
+
+def _possible(study: Study, skipped: set[Trial], without_peers: bool) -> list[Trial]:
+    """The trials that are left and that this call may run."""
+    return [
+        trial
+        for trial in _all(study)
+        if trial not in skipped and not (without_peers and trial.part == "peers")
+    ]
 
 
 def _all(study: Study) -> list[Trial]:
     return list(pending(dev_scores(study.records())))
+
+
+def _why_ended(study: Study, skipped: set[Trial], without_peers: bool) -> str:
+    if _possible(study, skipped, without_peers):
+        return "nothing more fits into the time"
+    if skipped:
+        return f"skipped trials whose environment is missing: {len(skipped)}"
+    if _all(study):
+        return "only trials of peers are left (--without-peers)"
+    return "all trials have ended"
 
 
 def record(study: Study, results: Path, picture: Path) -> int:

@@ -81,21 +81,27 @@ def timed(
             env={**os.environ, **environment},
             start_new_session=True,
         )
-        while process.poll() is None:
-            try:
-                time.sleep(_EVERY)
-            except KeyboardInterrupt:
-                interrupted = True
-            now = time.monotonic()
-            cpu = max(_cpu_seconds(process.pid), samples[-1].cpu_seconds)
-            samples.append(Spent(now - start, cpu))
+        try:
+            while process.poll() is None:
+                try:
+                    time.sleep(_EVERY)
+                    cpu = max(_cpu_seconds(process.pid), samples[-1].cpu_seconds)
+                    samples.append(Spent(time.monotonic() - start, cpu))
+                except KeyboardInterrupt:
+                    interrupted = True
 
-            is_late = samples[-1].by(clock) >= seconds and not is_done()
-            if asked is None and (interrupted or is_late):
-                asked = now
-                process.send_signal(stop)
-            elif asked is not None and now - asked > _PATIENCE:
+                now = time.monotonic()
+                is_late = samples[-1].by(clock) >= seconds and not is_done()
+                if asked is None and (interrupted or is_late):
+                    asked = now
+                    process.send_signal(stop)
+                elif asked is not None and now - asked > _PATIENCE:
+                    os.killpg(process.pid, signal.SIGKILL)
+        finally:
+            # Of a session of its own, it would outlive an error in here.
+            if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
     return Course(
         begin=begin, samples=tuple(samples), status=process.returncode, interrupted=interrupted
     )

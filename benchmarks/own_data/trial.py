@@ -26,6 +26,7 @@ from flaxformer_mt.rundir.paths import read_json, write_json
 from flaxformer_mt.versions import git_commit, package_versions
 
 ROOT = Path(__file__).parent.parent.parent
+NO_CHECKPOINT = "no checkpoint"  # why a trial failed; its log.txt says more
 FAILED = -1.0  # the dev score of a trial without outputs
 _MARGIN = 5.0  # seconds before the end of a trial's time at which it is asked to save
 _TRANSLATING = 7200.0  # seconds after which a translation has failed
@@ -199,16 +200,20 @@ class Ours:
         return max(times, default=None)
 
     def described(self, folder: Path) -> dict[str, Any]:
-        status = read_status(RunDirectory(folder / "run"))
-        settings = read_json(folder / "run" / "config.json")
+        """Its "config" is null if `train` failed before it wrote one."""
+        run = RunDirectory(folder / "run")
+        status = read_status(run)
+        config = read_json(run.config_file)["config"] if run.config_file.exists() else None
         return {
             "steps": 0 if status is None else status.step,
             "epochs": None,
             "settings": dict(self.overrides),
-            "config": {key: settings["config"][key] for key in ("model", "training", "decoding")},
+            "config": config and {key: config[key] for key in ("model", "training", "decoding")},
         }
 
     def translate(self, text: Text, folder: Path, outputs: Path) -> str | None:
+        if self.saved(folder) is None:
+            return NO_CHECKPOINT
         module = "benchmarks.own_data.translations"
         words = [str(folder / "run"), str(text.folder), *text.corpus.languages, str(outputs)]
         command = [sys.executable, "-m", module, *words, *(["--choose"] if self.choose else [])]
@@ -254,7 +259,7 @@ class OfPeer:
 
     def translate(self, text: Text, folder: Path, outputs: Path) -> str | None:
         if self.peer.newest(folder) is None:
-            return "no checkpoint"
+            return NO_CHECKPOINT
         # Little is learned before: the outputs are long, and the cell doesn't count.
         has_epoch = progress(folder).sentences >= EPOCH * self.pairs
         splits = ("dev", "test") if has_epoch else ("dev",)

@@ -57,8 +57,8 @@ class TranslationCounts:
 class TranslateSettings:
     """Settings of translations besides the model and its own settings.
 
-    Of `search`, `first` is the job's own. Lines have the wishes that `form` reads,
-    and begin with `prefix` unless they have one.
+    The job sets `search.first` itself. `form` reads what is wanted of each line; a translation
+    begins with `prefix` unless its line has a prefix.
     """
 
     what: ClassVar[str] = "translate"

@@ -24,9 +24,9 @@ _NO_LISTS = (str, bytes, bytearray, Mapping)
 
 
 def texts(name: str, value: Any) -> list[str]:
-    """A list of texts, of a set too; a single `str` is one text."""
+    """A list of texts, of a set too; a single `str` is one text, or none if it is empty."""
     if isinstance(value, str):
-        return [value]
+        return [value] if value else []
     return _texts(name, value, f"{name} must be a str or a list of str")
 
 
@@ -46,8 +46,8 @@ def prefixes(value: Any, count: int) -> list[str]:
 
 
 def phrases(name: str, value: Any, count: int) -> list[list[str]]:
-    """A list of phrases for each of `count` lines. A line's single `str` is one phrase; None
-    stands for no phrases in any line."""
+    """A list of phrases for each of `count` lines. A line's single `str` is one phrase, or none if
+    it is empty; None stands for no phrases in any line."""
     if value is None:
         return [[] for _ in range(count)]
     requirement = (
@@ -166,8 +166,8 @@ def check_count(name: str, items: Sequence[Any], count: int) -> None:
     """Raises ValueError for a list that has not an item for each of `count` lines."""
     if len(items) != count:
         raise ValueError(
-            f"{name} has {len(items)} item{'s' * (len(items) != 1)} for {count} "
-            f"line{'s' * (count != 1)}: it needs one per line"
+            f"{name} has {len(items)} item{'' if len(items) == 1 else 's'} for {count} "
+            f"line{'' if count == 1 else 's'}: it needs one per line"
         )
 
 

@@ -35,5 +35,6 @@ class UnspeltError(DecodingError):
         self.number = number
 
 
-class TooManyForbidden(DecodingError):
-    """Phrases that a batch's tables have no room for: fewer sentences may fit."""
+class TooManyPhrases(DecodingError):
+    """More required or forbidden phrases than a batch's arrays have room for. A batch of fewer
+    sentences may fit."""

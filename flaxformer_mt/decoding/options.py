@@ -17,7 +17,9 @@ from flaxformer_mt.decoding.text.segments import Overlong
 Several = Literal["auto", "split", "keep"]
 """Lines of several sentences: "keep" translates them as they are, "split" sentence by sentence, and
 "auto" so only those of more sentences than the training text has shown to the model, if known."""
-# Options that end in a source's tokens, constraints and numbers, or in what is said about it.
+# Options that only decide how a line becomes sources: their text, tokens, phrases and numbers. One
+# search serves all values of these. (It depends on the tokens of `suppress`, which are passed to it
+# apart.)
 _OF_TEXTS = frozenset({"overlong", "several", "suppress", "forbid", "terminology", "first"})
 
 # Arguments with a value for each line.
@@ -66,14 +68,12 @@ class SearchOptions:
     masks: tuple[Mask, ...] = ()  # the caller's own reasons why tokens may not come next
 
     def __post_init__(self) -> None:
-        # An empty text has always stood for no phrase.
-        forbid = () if self.forbid == "" else arguments.texts("forbid", self.forbid)
         checked: dict[str, Any] = {
             "n_best": arguments.whole_number("n_best", self.n_best),
             "overlong": arguments.overlong(self.overlong),
             "several": arguments.one_of("several", self.several, get_args(Several)),
             "suppress": tuple(arguments.texts("suppress", self.suppress)),
-            "forbid": tuple(forbid),
+            "forbid": tuple(arguments.texts("forbid", self.forbid)),
             "first": arguments.whole_number("first", self.first),
             "mbr": arguments.flag("mbr", self.mbr),
             "constraint_sizes": arguments.objects(
@@ -93,16 +93,16 @@ class SearchOptions:
 
     @functools.cached_property
     def of_search(self) -> tuple[Any, ...]:
-        """All options but those of texts: a search is made for these. An option that is forgotten
-        in `_OF_TEXTS` costs a second search, and doesn't reuse a wrong one."""
+        """The options that a search is made for: all but `_OF_TEXTS`. If an option is missing
+        there, a search is made again for each of its values; a wrong one is never reused."""
         names = [field.name for field in dataclasses.fields(self)]
         return tuple(getattr(self, name) for name in names if name not in _OF_TEXTS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LineOptions:
-    """What is wanted of one line's translation; a single text is one phrase. Raises TypeError for
-    arguments of another type."""
+    """What is wanted of one line's translation; a single text is one phrase, or none if it is
+    empty. Raises TypeError for arguments of another type."""
 
     prefix: str = ""  # that it begins with
     forbid: Sequence[str] = ()  # phrases that its text may not have
@@ -115,9 +115,9 @@ class LineOptions:
             object.__setattr__(self, name, phrases)
 
 
-# Checked once: what a call has that asks for nothing.
+# The options of a call that asks for nothing, made and checked once.
 _PLAIN = SearchOptions()
-_PLAIN_LINE = LineOptions()
+PLAIN_LINE = LineOptions()
 
 
 def options_of_all(wanted: Mapping[str, Any], function: str) -> SearchOptions:
@@ -138,7 +138,7 @@ def options_of(wanted: Mapping[str, Any], count: int) -> tuple[SearchOptions, li
     of_all = {name: value for name, value in wanted.items() if name not in _OF_LINES}
     options = SearchOptions(**of_all) if of_all else _PLAIN
     if not wanted.keys() & _OF_LINES:
-        return options, [_PLAIN_LINE] * count
+        return options, [PLAIN_LINE] * count
     lines = zip(
         arguments.prefixes(wanted.get("prefixes"), count),
         arguments.phrases("forbid_each", wanted.get("forbid_each"), count),

@@ -103,7 +103,8 @@ class SourcePreparer:
                 if not is_blank(line):
                     why = describe_overlong(self.max_length, source=tokens)
                     raise OverlongError(number, why, splits=True)
-            # Both are of a whole translation: a prefix may have several sentences.
+            # Constraints and a prefix hold for the whole line's translation, not for a sentence's:
+            # such a line isn't cut by sentence.
             is_whole = of_line.constraints or of_line.prefix
             several = "keep" if is_whole else options.several
             cut, encoded_pieces = self.cut(line, tokens, several)

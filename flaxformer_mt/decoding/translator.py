@@ -27,6 +27,7 @@ from flaxformer_mt.decoding.errors import DecodingError, LineError, TargetError
 from flaxformer_mt.decoding.length_choice import with_choice, with_settings
 from flaxformer_mt.decoding.masks.trees import brackets_of
 from flaxformer_mt.decoding.options import (
+    PLAIN_LINE,
     LineOptions,
     SearchOptions,
     Several,
@@ -527,7 +528,7 @@ class Translator:
         first = 0
         while block := list(itertools.islice(remaining, window)):
             options = SearchOptions(n_best=n_best, several=several, first=first)
-            translations = self.translate_with(block, options, [LineOptions()] * len(block))
+            translations = self.translate_with(block, options, [PLAIN_LINE] * len(block))
             if warn and several != "keep":
                 _warn(translations, first)
             yield from translations

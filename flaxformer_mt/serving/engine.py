@@ -10,7 +10,7 @@ from flaxformer_mt.attention.weights import Picked, pick
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.constraints.terminology import Terminology
 from flaxformer_mt.decoding.errors import DecodingError, LineError, OverlongError, TargetError
-from flaxformer_mt.decoding.options import LineOptions, SearchOptions
+from flaxformer_mt.decoding.options import PLAIN_LINE, SearchOptions
 from flaxformer_mt.decoding.run.arrays import ConstraintSizes
 from flaxformer_mt.decoding.text.translation import Translation
 from flaxformer_mt.decoding.translator import Translator
@@ -163,7 +163,7 @@ class Engine:
                 terminology=Terminology.of(dict(key.terms)) if key.terms else None,
                 constraint_sizes=CONSTRAINT_SIZES if key.constrained else (),
             )
-            return self.translator.translate_with(filled, options, [LineOptions()] * len(filled))
+            return self.translator.translate_with(filled, options, [PLAIN_LINE] * len(filled))
         except DecodingError as error:
             if not key.constrained:
                 raise
@@ -213,7 +213,7 @@ class Engine:
             if translation is None:
                 options = SearchOptions(overlong="refuse", several="keep")
                 (translated,) = self.translator.translate_with(
-                    [request.text], options, [LineOptions()]
+                    [request.text], options, [PLAIN_LINE]
                 )
                 translation = translated.text
             attention = self.translator.attend(request.text, translation)

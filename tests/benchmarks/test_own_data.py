@@ -5,13 +5,14 @@ Generated text and made-up scores; nothing is trained here.
 
 import dataclasses
 import json
+import os
 import sys
 import time
 from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.own_data import __main__ as command, trial as trials
+from benchmarks.own_data import __main__ as command, timed as timing, trial as trials
 from benchmarks.own_data.corpora import CORPORA, Corpus, written
 from benchmarks.own_data.peers import PEERS
 from benchmarks.own_data.queue_of_trials import Stage, Trial, eliminated, pending, plan
@@ -20,7 +21,7 @@ from benchmarks.own_data.scoring import scores
 from benchmarks.own_data.settings import SETTINGS, halved
 from benchmarks.own_data.timed import Course, Spent, timed
 from benchmarks.own_data.trial import Interrupted, Study, run_trial
-from benchmarks.peer_environments import Environments
+from benchmarks.peer_environments import EnvironmentMissing, Environments
 from flaxformer_mt.config import read_config
 from flaxformer_mt.reproduction.result_file import read_hypotheses, read_result
 
@@ -129,21 +130,80 @@ def test_the_queue_does_what_fits_and_not_again_what_has_ended(tmp_path, monkeyp
     assert "nothing more fits" in capsys.readouterr().err
 
 
-def test_a_process_is_asked_to_stop_at_its_time_and_its_cpu_is_measured(tmp_path):
-    program = (
-        "import signal, sys\n"
-        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))\n"
-        "while True: pass\n"
-    )
-    course = timed(
-        [sys.executable, "-c", program],
-        seconds=1.0,
+def test_the_last_line_says_why_trials_are_left(tmp_path, monkeypatch, capsys):
+    study = _study(tmp_path, monkeypatch)
+
+    def lacks_environment(study, trial):
+        raise EnvironmentMissing("no environment")
+
+    monkeypatch.setattr(command, "run_trial", lacks_environment)
+    assert command.work(study, hours=1000.0) == 0
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.endswith(f"whose environment is missing: {len(list(pending({})))}")
+
+    monkeypatch.setattr(command, "pending", lambda dev: [Trial(FIRST, PEERS[0].name, 5)])
+    assert command.work(study, hours=1000.0, without_peers=True) == 0
+    assert capsys.readouterr().err.endswith("only trials of peers are left (--without-peers)\n")
+
+
+def test_a_training_that_fails_before_its_config_is_written_is_a_failure(tmp_path, monkeypatch):
+    study, trial = _study(tmp_path, monkeypatch), Trial("made_up", "ours", 5)
+    course = Course(begin=0.0, samples=(Spent(), Spent(1.0, 1.0)), status=1)
+    monkeypatch.setattr(trials, "timed", lambda argv, **_: course)
+    record = run_trial(study, trial)
+    assert record["failure"] == "no checkpoint"
+    assert record["config"] is None
+    assert json.loads(study.record_file(trial).read_text())["dev"] is None
+
+
+_UNTIL_ASKED = (
+    "import signal, sys\n"
+    "signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))\n"
+    "print('ready', flush=True)\n"
+    "while True: pass\n"
+)
+
+
+def _timed(folder, *, seconds, is_done=lambda: False):
+    return timed(
+        [sys.executable, "-c", _UNTIL_ASKED],
+        seconds=seconds,
         clock="wall",
         stop=trials.signal.SIGTERM,
-        log=tmp_path / "log",
-        folder=tmp_path,
+        log=folder / "log",
+        folder=folder,
         environment={},
+        is_done=is_done,
     )
+
+
+def test_an_interrupt_while_cpu_is_measured_asks_the_process_to_stop(tmp_path, monkeypatch):
+    def interrupted(session):
+        if "ready" not in (tmp_path / "log").read_text():
+            return 0.0
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(timing, "_cpu_seconds", interrupted)
+    course = _timed(tmp_path, seconds=100.0)
+    assert course.interrupted
+    assert course.status == 75
+
+
+def test_no_process_outlives_an_error(tmp_path, monkeypatch):
+    sessions = []
+    monkeypatch.setattr(timing, "_cpu_seconds", lambda session: sessions.append(session) or 0.0)
+
+    def fails():
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        _timed(tmp_path, seconds=0.0, is_done=fails)
+    with pytest.raises(ProcessLookupError):
+        os.kill(sessions[0], 0)
+
+
+def test_a_process_is_asked_to_stop_at_its_time_and_its_cpu_is_measured(tmp_path):
+    course = _timed(tmp_path, seconds=1.0)
     assert course.status == 75
     assert 1.0 <= course.end.seconds < 30
     assert 0 < course.end.cpu_seconds <= 1.1 * course.end.seconds

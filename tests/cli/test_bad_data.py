@@ -10,11 +10,13 @@ from tests.cli.conftest import settings
 def test_sides_and_sets_that_are_one_file_are_pointed_out(run, corpus):
     arguments = settings(corpus, data__valid__src="train.en", data__valid__tgt="train.de")
     done = run("prepare", *arguments, "--workdir", corpus.parent / "one", status=0)
-    assert "data.valid.src: validation text is the training text of data.train.mine" in done.errors
+    said = "data.valid.src: validation text is the training text of data.train.mine"
+    assert f"prepare: warning: {said}" in done.errors
     (corpus / "copy.de").write_bytes((corpus / "train.en").read_bytes())
     arguments = settings(corpus, data__train__mine__tgt="copy.de")
     done = run("prepare", *arguments, "--workdir", corpus.parent / "two", status=0)
-    assert "data.train.mine.src and data.train.mine.tgt have the same contents" in done.errors
+    said = "data.train.mine.src and data.train.mine.tgt have the same contents"
+    assert f"prepare: warning: {said}" in done.errors
     arguments = settings(corpus, data__train__mine__tgt="train.en", data__tgt_lang="de")
     done = run("prepare", *arguments, "--workdir", corpus.parent / "three")
     said = "data.train.mine.src and data.train.mine.tgt name the same file, 'train.en'"

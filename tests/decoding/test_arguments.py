@@ -20,6 +20,15 @@ def test_a_str_in_place_of_a_list_of_phrases_is_one_phrase(translator, name):
     assert translator.translate(TWO, **{name: (("hund",), ())}) == alone
 
 
+def test_an_empty_str_in_place_of_a_list_is_no_phrase(translator):
+    alone = translator.translate(TWO)
+    for given in ({"forbid": ""}, {"suppress": ""}, {"forbid_each": ["", ""]}):
+        assert translator.translate(TWO, **given) == alone
+    constrained = translator.translate(TWO, constraints=["hund", []])
+    assert translator.translate(TWO, constraints=["hund", ""]) == constrained
+    assert LineOptions(forbid="", constraints="") == LineOptions()
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

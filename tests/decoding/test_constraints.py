@@ -199,7 +199,9 @@ def test_overlapping_phrases_share_tokens_with_room_for_more_constraints(transla
     phrases = ["das haus", "haus ist"]
     vocabulary = translator.vocabularies.tgt
     needed = still_needed(
-        spell_phrases(phrases, vocabulary, False, ()), (), continues_word(vocabulary)
+        spell_phrases(phrases, vocabulary, soft=False, suppressed=()),
+        (),
+        continues_word(vocabulary),
     )
     tight = translator.with_config(max_ratio=0.0, max_extra_tokens=needed + 1)
     for sizes in SIZES:

@@ -339,7 +339,7 @@ def _filter_leaves(
 
 
 def _tag_length(tag: str, vocabulary: Vocabulary) -> int:
-    """KeptTokens that a tag puts before a source, among them a blank."""
+    """The number of tokens that a tag puts before a source, its blank included."""
     return len(vocabulary.encode([tag])[0]) if tag else 0
 
 

@@ -112,7 +112,7 @@ class Account:
                 texts = ", ".join(repr(example["text"]) for example in counts.examples)
                 examples = f": {texts}, first in {first['file']}:{first['line']}"
             yield (
-                f"warning: {self.key}: {counts.unknown:,} of {counts.tokens:,} {_NAMES[side]} "
+                f"{self.key}: {counts.unknown:,} of {counts.tokens:,} {_NAMES[side]} "
                 f"tokens ({share:.1%}) are unknown to the vocabulary{examples}; learn a vocabulary "
                 "from such text, or set data.vocabulary.byte_fallback=true"
             )
@@ -178,7 +178,7 @@ def encode_corpora(
             say(f"prepare: {account}")
             require_decodable(key, source, account.read, account.drops, config)
             for warning in account.warnings():
-                say(f"prepare: {warning}")
+                say(f"prepare: warning: {warning}")
         return writer.finish(), accounts
 
 

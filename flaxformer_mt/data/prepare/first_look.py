@@ -44,8 +44,8 @@ _OF_HEADERS = frozenset(
 
 
 def notes(config: DataConfig) -> Iterator[str]:
-    """A sentence for each corpus file that begins with a header line, and for each corpus whose
-    sides are in each other's language. Reads the beginning of each. Raises CorpusError."""
+    """A sentence for each corpus whose first pair looks like a header line, and for each whose
+    sides are in each other's language. Reads a corpus's beginning only. Raises CorpusError."""
     languages = base_language(config.src_lang), base_language(config.tgt_lang)
     opened = open_split(config, "train", without_fetched=True)
     if not config.valid_fraction:

@@ -186,7 +186,7 @@ class _Preparation:
         # Before any training text is read or made: that takes hours, and this a moment.
         check_inputs(config)
         for note in first_look.notes(config):
-            say(f"warning: {note}")
+            say(f"prepare: warning: {note}")
         inputs = self._described_inputs()
         self._aside.mkdir(parents=True)
 
@@ -209,8 +209,8 @@ class _Preparation:
                 f"prepare: {len(finished.used):,} finished parts of an interrupted call were in "
                 f"{self.parts_folder}"
             )
-        for line in _in_other_scripts(config, [self._aside / name for name in VALID_TEXT]):
-            say(f"prepare: {line}")
+        for note in _in_other_scripts(config, [self._aside / name for name in VALID_TEXT]):
+            say(f"prepare: warning: {note}")
         require_pairs(accounts, {key for _, key, corpus in named_corpora(config) if corpus.weight})
         manifests.require_unchanged(inputs)
 
@@ -228,8 +228,8 @@ class _Preparation:
         inputs = manifests.describe_inputs(
             named_corpora(self.config), self.config.folder, known=digests, download=True
         )
-        for line in manifests.repeated(inputs):
-            self.say(f"prepare: {line}")
+        for note in manifests.repeated(inputs):
+            self.say(f"prepare: warning: {note}")
         return inputs
 
     def _finished(self, inputs: manifests.Files) -> FinishedParts | None:
@@ -251,7 +251,8 @@ class _Preparation:
         for _, key, corpus in named_corpora(self.config):
             if corpus.tag and corpus.tag not in known:
                 self.say(
-                    f"prepare: {key}.tag = {corpus.tag} is not in that vocabulary; it is split"
+                    f"prepare: warning: {key}.tag = {corpus.tag} is not in that vocabulary; "
+                    "it is split"
                 )
         return _Learned(vocabularies)
 

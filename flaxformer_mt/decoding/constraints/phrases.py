@@ -22,7 +22,7 @@ class Phrase:
 
 
 def spell_phrases(
-    texts: Sequence[str], vocabulary: Vocabulary, soft: bool, suppressed: Sequence[int]
+    texts: Sequence[str], vocabulary: Vocabulary, *, soft: bool, suppressed: Sequence[int]
 ) -> list[Phrase]:
     """The phrase of each text, in its canonically equivalent form of the fewest unknown tokens,
     then of the fewest tokens: text as the vocabulary knows it. Raises UnspeltError."""

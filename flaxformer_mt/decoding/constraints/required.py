@@ -17,7 +17,7 @@ def required_phrases(
 ) -> list[Phrase]:
     """The phrases of a source's translation, `own` and those of its terms, without repetitions.
     Raises DecodingError for phrases that can't be spelled or are suppressed."""
-    phrases = dict.fromkeys(spell_phrases(own, vocabulary, False, suppressed))
+    phrases = dict.fromkeys(spell_phrases(own, vocabulary, soft=False, suppressed=suppressed))
     if terminology is not None:
         spelled = terminology.spelled(vocabulary, suppressed=suppressed)
         phrases |= dict.fromkeys(spelled[words] for words in terminology.found(source))

@@ -154,7 +154,9 @@ class Terminology:
         if key not in self._spelled:
             soft = self.mode == "soft"
             try:
-                phrases = spell_phrases([*self.terms.values()], vocabulary, soft, suppressed)
+                phrases = spell_phrases(
+                    [*self.terms.values()], vocabulary, soft=soft, suppressed=suppressed
+                )
             except UnspeltError as error:
                 raise self._error([*self.terms][error.number], str(error)) from None
             self._spelled[key] = dict(zip(self.terms, phrases, strict=True))

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Int
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
 from flaxformer_mt.decoding.constraints.automata import DEAD
 from flaxformer_mt.decoding.constraints.forbidden import Forbidden, entry_kind
-from flaxformer_mt.decoding.errors import TooManyForbidden
+from flaxformer_mt.decoding.errors import TooManyPhrases
 from flaxformer_mt.decoding.masks.base import Generated, Index, MaskArrays, Tokens, TypeMask
 from flaxformer_mt.decoding.rounding import power_of_two_at_least
 from flaxformer_mt.decoding.source import Source
@@ -31,7 +31,7 @@ class ForbiddenPhrases:
         self, sources: Sequence[Source], types: Int[np.ndarray, " kept"], shape: tuple[int, int]
     ) -> MaskArrays | None:
         """By rows the states in which their automata begin, of a table that they share. Raises
-        TooManyForbidden."""
+        TooManyPhrases."""
         automata = [automaton for source in sources for automaton in source.forbidden]
         if not automata:
             return None
@@ -76,7 +76,7 @@ def table_of(
 
     An entry is `_NEEDS` times the next state, plus how many tokens have to come before the end mark
     so that a phrase's last word goes on; -1 is banned. State 0 bans nothing. Raises
-    TooManyForbidden for a table above a gibibyte.
+    TooManyPhrases for a table above a gibibyte.
     """
     distinct = {id(automaton): automaton for automaton in automata}
     sizes = [len(automaton.completes) for automaton in distinct.values()]
@@ -86,7 +86,7 @@ def table_of(
     kind = entry_type(size)
     total = kind().itemsize * size * len(types)
     if total > MOST_BYTES:
-        raise TooManyForbidden(
+        raise TooManyPhrases(
             f"its forbidden phrases need a table of {total / 2**30:.1f} GiB, more than "
             f"{MOST_BYTES / 2**30:.1f}: give it fewer"
         )

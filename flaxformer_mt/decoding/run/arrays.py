@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from flaxformer_mt.data.vocabulary import PAD
-from flaxformer_mt.decoding.errors import TooManyForbidden
+from flaxformer_mt.decoding.errors import TooManyPhrases
 from flaxformer_mt.decoding.masks.base import BatchMask, MaskArrays
 from flaxformer_mt.decoding.masks.forbidden import ForbiddenPhrases
 from flaxformer_mt.decoding.rounding import power_of_two_at_least
@@ -115,7 +115,7 @@ class BatchFiller:
     ) -> FilledBatch:
         """The arrays of a batch of `shape` (rows, source length), in the search's own ids of the
         `types`; the outputs of each source have at most so many tokens as `limits` say. Raises
-        TooManyForbidden for constraints without room."""
+        TooManyPhrases if `sizes` have no room for the phrases."""
         widest = max(len(source.prefix) for source in sources)
         width = power_of_two_at_least(widest) if widest else 0  # compiled in: few of them
         src, src_lengths, rows = empty_arrays(*shape, prefix=width)
@@ -161,7 +161,7 @@ class BatchFiller:
         for sizes in self.sizes:
             if constraints.fit(sizes):
                 return self._in_sizes(constraints, sizes, types, shape)
-        raise TooManyForbidden(
+        raise TooManyPhrases(
             f"a sentence takes at most {sizes.phrases} required phrases of {sizes.tokens} tokens "
             f"and about {sizes.states:,} letters of forbidden phrases: give it fewer or shorter "
             "ones"

@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.shortlist import Shortlist
 from flaxformer_mt.data.vocabulary import EOS, UNK
-from flaxformer_mt.decoding.errors import LineError, TooManyForbidden
+from flaxformer_mt.decoding.errors import LineError, TooManyPhrases
 from flaxformer_mt.decoding.masks.base import Mask
 from flaxformer_mt.decoding.masks.trees import Brackets
 from flaxformer_mt.decoding.run.arrays import (
@@ -182,7 +182,7 @@ class BatchDecoder:
                 filled = self._filler(programs).fill(
                     own_sources, own_limits, types, batch.shape, continues
                 )
-            except TooManyForbidden as error:
+            except TooManyPhrases as error:
                 planned.extendleft(reversed(_bisected(batch, error)))
                 continue
 
@@ -225,7 +225,7 @@ def _with_shared(programs: SearchPrograms, filled: FilledBatch) -> SearchProgram
     return programs.with_numbers(**changes)
 
 
-def _bisected(batch: PlannedBatch, error: TooManyForbidden) -> list[PlannedBatch]:
+def _bisected(batch: PlannedBatch, error: TooManyPhrases) -> list[PlannedBatch]:
     """A batch as two, which need smaller tables. Raises LineError for a single source."""
     if len(batch.numbers) == 1:
         raise LineError(batch.numbers[0], str(error)) from None

@@ -17,7 +17,7 @@ class Decoded:
     tokens: tuple[int, ...]
     log_prob: float  # natural logarithm, the end mark's included
     score: float  # log_prob / length penalty + coverage penalty
-    at_limit: bool  # too long for another token (for another bracket): it may have ended for that
+    at_limit: bool  # no room for another token (or bracket): the limit may have cut it short
 
 
 def distinct(entries: Iterable[Entry], key: Callable[[Entry], Hashable]) -> Iterator[Entry]:

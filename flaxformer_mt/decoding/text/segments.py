@@ -89,14 +89,24 @@ def cut_pairs(
     or the source more than `together` sentences (None: any number).
 
     `language` is the sources' (a code), `tgt_language` the translations', and `tags` are words that
-    sources may begin with. If the translation is
-    given as tokens, the source is cut as `translate` cuts it, and the tokens at the end marks
-    between its parts. A text that doesn't fit is cut near the same place as its source, a guess;
-    one that fits, at its sentences if it has as many as its source. Raises OverlongError for
-    `overlong` "refuse", TargetError for tokens that aren't a translation of the line, and
-    DecodingError for text that isn't Unicode.
+    sources may begin with.
+
+    A translation given as tokens is cut at the end marks between its parts, and its source as
+    `translate` cuts it. A translation given as text is cut at its sentences if it fits and has as
+    many as its source. If it doesn't fit, it is cut near the same place as its source, a guess.
+
+    Raises OverlongError for `overlong` "refuse", TargetError for tokens that aren't a translation
+    of the line, and DecodingError for text that isn't Unicode.
     """
-    cutter = _PairCutter(vocabularies, max_length, overlong, language, tgt_language, tags, together)
+    cutter = _PairCutter(
+        vocabularies=vocabularies,
+        max_length=max_length,
+        overlong=overlong,
+        language=language,
+        tgt_language=tgt_language,
+        tags=tags,
+        together=together,
+    )
     texts = [target if isinstance(target, str) else "" for _, target in pairs]
     sources = encode(vocabularies.src, [source for source, _ in pairs])
     targets = encode(vocabularies.tgt, texts)
@@ -111,7 +121,7 @@ def cut_pairs(
     return cut
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _PairCutter:
     """Cuts pairs into parts, as `cut_pairs` says; `number` is the pair's, `src` the source's
     tokens."""

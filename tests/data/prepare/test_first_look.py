@@ -75,4 +75,4 @@ def test_prepare_says_so(config, tmp_path):
     said: list[str] = []
     config = replace(config, vocabulary=VocabularyConfig(size=200))
     prepare(config, directory=tmp_path / "run", say=said.append)
-    assert said[0].startswith("warning: data.train.train: the source text looks like 'de'")
+    assert said[0].startswith("prepare: warning: data.train.train: the source text looks like 'de'")
