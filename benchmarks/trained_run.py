@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import flaxformer_mt as fm
@@ -82,13 +82,14 @@ def train_and_score(
     arguments: Sequence[str] | None,
     *,
     benchmark: str,
+    afterwards: Callable[[RunDirectory], None] = lambda run: None,
 ) -> int:
     """A command: trains a config on a corpus, averages, scores, records, and prints the scores.
 
     `tests` are pairs of a test corpus of the config and the name of its result. They decide
     nothing. Continues a stopped run; on a finished one it only scores. With `--seconds` the newest
-    weights are scored, no average. Raises ResultError, and CorpusError for a test corpus that
-    cannot be read, before anything is trained.
+    weights are scored, no average. `afterwards` gets the run at the end. Raises ResultError, and
+    CorpusError for a test corpus that cannot be read, before anything is trained.
     """
     start = time.perf_counter()
     options, changes = _parse(tests, arguments, benchmark)
@@ -114,6 +115,7 @@ def train_and_score(
             seconds=None if seconds is None else time.perf_counter() - start,
         )
         print(json.dumps(dict(result.metrics), indent=2))
+    afterwards(run)
     return 0
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from flaxformer_mt.decoding.constraints.terminology import Terminology as Terminology
     from flaxformer_mt.decoding.search.sampling import Sampling as Sampling
     from flaxformer_mt.decoding.translator import Translator as Translator
+    from flaxformer_mt.demo.package import demo_run as demo_run
     from flaxformer_mt.evaluation.compare import compare as compare
     from flaxformer_mt.evaluation.metrics import Metric as Metric
     from flaxformer_mt.evaluation.scoring import Scoring as Scoring
@@ -50,6 +51,7 @@ _ROOMS = {
     "Translator": "decoding.translator",
     "average": "api.runs",
     "compare": "evaluation.compare",
+    "demo_run": "demo.package",
     "dry_run": "api.trial",
     "evaluate": "api.runs",
     "export": "api.runs",

@@ -16,6 +16,7 @@ ours=$stamps/.made-here
 usage() {
     cat <<'TEXT'
 launch/local.sh COMMAND [ARGUMENT ...]       run `flaxformer-mt COMMAND ...` in the current folder
+launch/local.sh demo                         translate with a small model that comes along
 launch/local.sh test [PYTEST ARGUMENT ...]   run the tests
 launch/local.sh --help                       this text, and the commands once installed
 
@@ -176,6 +177,7 @@ for extra in ${asked[@]+"${asked[@]}"}; do
     esac
 done
 
+if [ "$1" = demo ]; then extras+=(serve); fi # which shows the page
 if [ "$1" = test ]; then
     shift
     ensure "${extras[@]}" dev </dev/null

@@ -16,6 +16,7 @@ from pathlib import Path
 from flaxformer_mt.errors import FlaxformerError, exit_status, nearest, program
 
 COMMANDS = {
+    "demo": "try a small English-German model that comes with the package, without training",
     "quickstart": "train on the built-in grammar, evaluate and translate, in minutes, without data",
     "prepare": "read corpora, learn the vocabulary and write the token store",
     "train": "train a model, or resume a run",

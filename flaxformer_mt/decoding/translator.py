@@ -586,10 +586,13 @@ def _check_not_forked() -> None:
 def _training_text(run: RunDirectory) -> TrainingText | None:
     """What is known of the run's training text. Raises RunDirectoryError."""
     manifest = run.data / INDEX_FILES["data"]
-    if not exists(manifest):
-        return None
-    with document(manifest, "restore it from a copy") as content:
-        return TrainingText.of(content)
+    if exists(manifest):
+        with document(manifest, "restore it from a copy") as content:
+            return TrainingText.of(content)
+    if exists(run.training_text):
+        with document(run.training_text, "restore it from a copy") as content:
+            return TrainingText(**content)
+    return None
 
 
 def _shortlist(run: RunDirectory, vocabularies: Vocabularies) -> Shortlist:

@@ -49,6 +49,8 @@ class RunDirectory:
     vocabulary = _Inside("vocabulary")  # SentencePiece models, the id table, digests
     data = _Inside("data")  # store manifest and token store
     parts = _Inside("data.parts")  # finished parts of an interrupted `prepare --engine ray`
+    # What the data's manifest says of training text, in a run that came without data.
+    training_text = _Inside("training_text.json")
     checkpoints = _Inside("checkpoints")  # Orbax steps, `average` and `damaged-STEP`
     length_choice = _Inside("length.json")  # how lengths are normalised, if validation chose it
     shortlist = _Inside("shortlist.npz")  # likely target types of each source type, once learnt

@@ -149,6 +149,7 @@ CALLS = [
 
 # Every command with each of its arguments that names something, which may not be empty.
 EMPTY = {
+    "demo": "--workdir",
     "quickstart": "--workdir --write-text",
     "prepare": "--workdir --config --ray-address",
     "train": "--workdir --config --init-from --coordinator",

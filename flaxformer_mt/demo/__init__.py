@@ -1,0 +1,1 @@
+"""The English-German model that comes with the package, to try translation before training."""
