@@ -67,6 +67,7 @@ TOPICS = {
     "Translation of real text": (
         "own_data",
         "tatoeba",
+        "demo_model",
         "europarl",
         "multi30k",
         "back_translation",

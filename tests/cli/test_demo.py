@@ -14,8 +14,8 @@ def test_examples_are_translated_and_attention_drawn(run, tmp_path):
 
 
 def test_text_of_ones_own_is_translated(run, tmp_path):
-    done = run("demo", "--workdir", tmp_path / "demo", "--no-serve", "--text", "Good morning.")
-    assert done.output == "Good morning.\n→ Guten Morgen.\n\n"
+    done = run("demo", "--workdir", tmp_path / "demo", "--no-serve", "--text", "I am tired.")
+    assert done.output == "I am tired.\n→ Ich bin müde.\n\n"
 
 
 def test_empty_text_is_refused(run, tmp_path):

@@ -27,13 +27,14 @@ def run(tmp_path_factory) -> RunDirectory:
 
 
 def test_it_translates(run):
-    translation = fm.Translator.load(run).translate("Good morning.")
-    assert translation.text == "Guten Morgen."
+    translation = fm.Translator.load(run).translate("I have lost my keys.")
+    assert translation.text == "Ich habe meine Schlüssel verloren."
 
 
 def test_a_line_of_two_sentences_is_translated_one_by_one(run):
     translator = fm.Translator.load(run)
-    assert translator.translate("Good morning. Good morning.").text == "Guten Morgen. Guten Morgen."
+    translation = translator.translate("I have lost my keys. The old dog sleeps.")
+    assert translation.text == "Ich habe meine Schlüssel verloren. Der alte Hund schläft."
 
 
 def test_a_run_that_is_there_is_used_again(run):
