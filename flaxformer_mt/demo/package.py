@@ -122,7 +122,7 @@ def write(
     write_json(folder / "config.json", dict(config))
     write_json(folder / "training_text.json", dataclasses.asdict(training_text))
     (folder / "vocabulary.model").write_bytes(vocabularies.src.model)
-    bits = {
+    bits: dict[str, Any] = {  # NumPy's types take any keyword for a switch
         path: np.asarray(array).astype(_BFLOAT16).view(np.uint16)
         for path, array in flatten_paths(params).items()
     }
