@@ -16,7 +16,7 @@ ours=$stamps/.made-here
 usage() {
     cat <<'TEXT'
 launch/local.sh COMMAND [ARGUMENT ...]       run `flaxformer-mt COMMAND ...` in the current folder
-launch/local.sh demo                         translate with a small model that comes along
+launch/local.sh demo                         translate with a small model that comes with the package
 launch/local.sh test [PYTEST ARGUMENT ...]   run the tests
 launch/local.sh --help                       this text, and the commands once installed
 
