@@ -73,14 +73,6 @@ def sized_config(spec: str, overrides: Overrides, *, paced: bool = True) -> Expe
     return SizedByText(Draft.of(spec, overrides), paced=paced).settled()
 
 
-def sized_for_text(draft: Draft, recorded: ExperimentConfig | None = None) -> ExperimentConfig:
-    """The draft's settings, with sizes for its text unless a run has `recorded` them.
-
-    Says which sizes it chose. Raises ConfigError, CorpusError.
-    """
-    return SizedByText(draft).settled(recorded)
-
-
 @dataclasses.dataclass
 class SizedByText:
     """Settles a draft by its text, and remembers what it measured for that."""
@@ -92,7 +84,10 @@ class SizedByText:
     pacing: Pacing | None = None  # of this machine, if `training.minutes` is set
 
     def settled(self, recorded: ExperimentConfig | None = None) -> ExperimentConfig:
-        """The settings, and a line for people on the sizes. Raises ConfigError, CorpusError."""
+        """The settings, with sizes for the text unless a run has `recorded` them.
+
+        Says which sizes it chose. Raises ConfigError, CorpusError.
+        """
         pace = self._pace if self.paced else None
         config = self.draft.settled(recorded=recorded, measure=self._measure, pace=pace, say=say)
         if config.sizes == "corpus":
@@ -213,7 +208,7 @@ class SettingsRequest:
         """All settings. Raises ConfigError, RunDirectoryError, CorpusError."""
         recorded = self._recorded  # first: a run that can't be read says so before a config file
         if self._draft is not None:
-            return sized_for_text(self._draft, recorded)
+            return SizedByText(self._draft).settled(recorded)
         return self._of_run
 
     @functools.cached_property

@@ -47,6 +47,7 @@ shards = functools.partial(integer, least=1, most=LARGEST_SHARDS)
 million = functools.partial(integer, least=1, most=1_000_000)
 samples = functools.partial(integer, least=0, most=1_000_000)
 count = functools.partial(integer, least=0)
+port = functools.partial(integer, least=0, most=65_535)
 
 
 def weights(text: str) -> str | int:

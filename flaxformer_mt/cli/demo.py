@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import shlex
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from collections.abc import Sequence
 import flaxformer_mt as fm
 from flaxformer_mt.api import say
 from flaxformer_mt.cli import attention, serve
-from flaxformer_mt.cli.arguments import Flag, flags, integer, make_parser, utf8_text
+from flaxformer_mt.cli.arguments import Flag, flags, make_parser, port, utf8_text
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.errors import install, program
 
@@ -23,6 +22,7 @@ SENTENCES = (
 _WHAT = {
     "--workdir": Flag("run directory for the model", takes="DIR"),
     "--no-serve": Flag("end after the translations and the picture"),
+    "--port": Flag("port of the page; 0: any free port", takes="PORT", read=port),
 }
 _REPEATABLE = {
     "--text": Flag(
@@ -35,14 +35,8 @@ _REPEATABLE = {
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
-    flags(parser, _WHAT, workdir="runs/demo")
+    flags(parser, _WHAT, workdir="runs/demo", port=8000)
     flags(parser, _REPEATABLE, repeatable=True)
-    parser.add_argument(
-        "--port",
-        type=functools.partial(integer, least=0, most=65535),
-        default=8000,
-        help="port of the page; 0: any free port",
-    )
     options = parser.parse_args(arguments)
     if any(map(is_blank, options.text)):
         parser.error("--text is empty: give a sentence")

@@ -24,6 +24,7 @@ from flaxformer_mt.cli.arguments import (
     flags,
     integer,
     make_parser,
+    port,
     positive_number,
     utf8_text,
 )
@@ -104,6 +105,7 @@ def _loaded(options: argparse.Namespace) -> tuple[fm.Translator, ServedModel]:
 
 _WHAT = {
     "--host": Flag("address to listen on; 0.0.0.0: all addresses", takes="HOST"),
+    "--port": Flag("port to listen on; 0: any free port", takes="PORT", read=port),
     "--api-keys": Flag(
         "accept only requests with a key from this file, one per line", takes="FILE"
     ),
@@ -134,14 +136,8 @@ def _parser(prog: str, purpose: str) -> argparse.ArgumentParser:
     parser = make_parser(prog, purpose)
     flags(parser, WORKDIR, required=True)
     add_decoding(parser)
-    flags(parser, _WHAT, host="127.0.0.1", log=ServerSettings.log)
+    flags(parser, _WHAT, host="127.0.0.1", port=8000, log=ServerSettings.log)
     flags(parser, _REPEATABLE, repeatable=True)
-    parser.add_argument(
-        "--port",
-        type=functools.partial(integer, least=0, most=65535),
-        default=8000,
-        help="port to listen on; 0: any free port",
-    )
     groups: dict[str, argparse._ArgumentGroup] = {}
     for name, option in limits().items():
         if option.group not in groups:
