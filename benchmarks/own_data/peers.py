@@ -8,7 +8,7 @@ tokenisation before its BPE, as in its other recipes, because its text is tokeni
 import dataclasses
 import json
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -34,10 +34,7 @@ class JoeyNmt:
         earlier = self.newest(folder)
         if earlier is not None:
             config["training"]["load_model"] = str(earlier)
-        path = folder / f"start-{start}.json"
-        write_json(path, config)
-        module = f"{_PROGRAMS}.joeynmt_training"
-        return [str(python), "-m", module, str(path), str(_progress(folder, start))]
+        return _training_command(python, "joeynmt_training", config, folder, start)
 
     def translating_command(
         self, python: Path, text: Text, folder: Path, split: str, output: Path
@@ -125,10 +122,7 @@ class Eole:
         earlier = self.newest(folder)
         if earlier is not None:
             config["training"]["train_from"] = str(earlier)
-        path = folder / f"start-{start}.json"
-        write_json(path, config)
-        module = f"{_PROGRAMS}.eole_training"
-        return [str(python), "-m", module, str(path), str(_progress(folder, start))]
+        return _training_command(python, "eole_training", config, folder, start)
 
     def translating_command(
         self, python: Path, text: Text, folder: Path, split: str, output: Path
@@ -212,6 +206,16 @@ def progress(folder: Path) -> Progress:
         steps=sum(count["steps"] for count in counts),
         sentences=sum(count["sentences"] for count in counts),
     )
+
+
+def _training_command(
+    python: Path, program: str, config: Mapping[str, Any], folder: Path, start: int
+) -> list[str]:
+    """Runs a program of `peer_programs/` on the config of this start, which is written."""
+    path = folder / f"start-{start}.json"
+    write_json(path, config)
+    words = [f"{_PROGRAMS}.{program}", str(path), str(_progress(folder, start))]
+    return [str(python), "-m", *words]
 
 
 def _progress(folder: Path, start: int) -> Path:

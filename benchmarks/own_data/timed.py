@@ -51,6 +51,11 @@ class Course:
         return Spent(seconds, self.samples[place].cpu_seconds)
 
 
+def priority(clock: Clock) -> list[str]:
+    """What a command begins with: where CPU time counts, it takes only what others leave."""
+    return ["chrt", "--idle", "0"] if clock == "cpu" else []
+
+
 def timed(
     command: Sequence[str],
     *,
@@ -67,13 +72,12 @@ def timed(
     It isn't asked once it `is_done` and only ends. By the clock "cpu" it runs at idle priority. If
     this process is interrupted (SIGINT), the command is asked to stop too, and the course says so.
     """
-    prefix = ["chrt", "--idle", "0"] if clock == "cpu" else []
     begin, start = time.time(), time.monotonic()
     samples = [Spent()]
     interrupted, asked = False, None
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [*prefix, *command],
+            [*priority(clock), *command],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

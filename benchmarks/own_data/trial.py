@@ -16,9 +16,8 @@ from benchmarks.own_data.peers import PEERS, Peer, progress
 from benchmarks.own_data.queue_of_trials import Trial
 from benchmarks.own_data.scoring import scores
 from benchmarks.own_data.settings import SETTINGS
-from benchmarks.own_data.timed import Clock, Spent, timed
+from benchmarks.own_data.timed import Clock, Spent, priority, timed
 from benchmarks.peer_environments import Environments, files as requirements
-from flaxformer_mt.config.schema import TrainingConfig
 from flaxformer_mt.reproduction.result_file import this_machine
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory, read_status
@@ -80,12 +79,6 @@ def dev_scores(records: Mapping[Trial, Mapping[str, Any]]) -> dict[Trial, float]
         trial: FAILED if record["dev"] is None else record["dev"]["bleu"]
         for trial, record in records.items()
     }
-
-
-def time_settings(minutes: float) -> dict[str, Any]:
-    """Settings of `files` for so many minutes; until it takes them, its steps are by the text."""
-    names = {field.name for field in dataclasses.fields(TrainingConfig)}
-    return {"training.minutes": minutes} if "minutes" in names else {}
 
 
 def run_trial(study: Study, trial: Trial) -> dict[str, Any]:
@@ -288,7 +281,7 @@ Contestant = Ours | OfPeer
 def contestant_of(trial: Trial, study: Study) -> Contestant:
     """Raises EnvironmentMissing."""
     if trial.part == "ours":
-        settings = time_settings(trial.minutes)
+        settings = {"training.minutes": trial.minutes}
         return Ours(overrides=settings, choose=False, clock=study.clock)
     if trial.part == "search":
         settings = SETTINGS[trial.contestant].overrides()
@@ -306,11 +299,10 @@ def _translated(
     command: Sequence[str], log: Path, clock: Clock, environment: Mapping[str, str] | None = None
 ) -> str | None:
     """Runs a command that translates; returns why it failed."""
-    prefix = ["chrt", "--idle", "0"] if clock == "cpu" else []
     with log.open("ab") as output:
         try:
             completed = subprocess.run(
-                [*prefix, *command],
+                [*priority(clock), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
