@@ -14,7 +14,7 @@ from flaxformer_mt.demo import package
 from flaxformer_mt.rundir import WorkdirError
 from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
 from flaxformer_mt.rundir.digests import flatten_paths
-from flaxformer_mt.rundir.layout import RunDirectory, create
+from flaxformer_mt.rundir.layout import RunDirectory, Status, create, write_status
 
 FOLDER = Path(package.__file__).parent
 ROOT = FOLDER.parent.parent
@@ -44,9 +44,10 @@ def test_a_run_that_is_there_is_used_again(run):
 
 def test_another_run_is_left_alone(tmp_path):
     other = create(tmp_path / "run", to_dict(read_config("quickstart", [])), ["train"])
+    write_status(other, Status(state="finished", step=3, reason="all 3 steps done"))
     with pytest.raises(WorkdirError, match="run: holds another run; choose another directory"):
         fm.demo_run(other.path)
-    assert [path.name for path in other.path.iterdir()] == ["config.json"]
+    assert {path.name for path in other.path.iterdir()} == {"config.json", "status.json"}
 
 
 def test_other_files_are_left_alone(tmp_path):

@@ -52,6 +52,17 @@ def test_a_tagged_corpus_may_be_of_another_direction(config, tmp_path):
     assert list(notes(replace(config, train=(replace(corpus, tag="<2en>"),)))) == []
 
 
+def test_text_that_mixes_its_languages_is_not_swapped(config, tmp_path):
+    write(tmp_path, "train", [*TEXT[:150], *SWAPPED[150:]])
+    assert list(notes(config)) == []
+
+
+def test_words_of_both_languages_tell_nothing(config, tmp_path):
+    write(tmp_path, "train", [("og det er en til på", "og det er en til på")] * 100)
+    write(tmp_path, "valid", [("og det er en til på", "og det er en til på")] * 100)
+    assert list(notes(replace(config, src_lang="no", tgt_lang="da"))) == []
+
+
 def test_little_text_is_not_judged(config, tmp_path):
     write(tmp_path, "train", SWAPPED[:5])
     assert list(notes(config)) == []
