@@ -11,7 +11,8 @@ DIR keeps a record of each trial (`trials/`), its outputs, and what it trained (
 that has a record is not run again: to measure `files` anew, delete `trials/*.ours.*` and
 `runs/*/ours_*`.
 
-Run it on a machine that does nothing else. Where that can't be, `--idle` works at idle priority and
-limits CPU seconds instead of time. Peers are measured alone even so: PyTorch's threads use up CPU
-seconds while they wait for each other on a busy machine.
+Run it on a machine that does nothing else. Where that can't be, `--idle` works on the search alone,
+at idle priority, and limits CPU seconds instead of time. `files` and the peers need the machine for
+themselves: `files` plans its minutes by timing steps, and PyTorch's threads use up CPU seconds
+while they wait for each other.
 """

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks import RESULTS
 from benchmarks.own_data.chart import chart
-from benchmarks.own_data.queue_of_trials import Trial, eliminated, pending, plan
+from benchmarks.own_data.queue_of_trials import PARTS, Part, Trial, eliminated, pending, plan
 from benchmarks.own_data.record import (
     CELLS,
     chosen,
@@ -37,6 +37,9 @@ from flaxformer_mt.figures.canvas import rendered
 from flaxformer_mt.reproduction.result_file import this_machine, write_result
 
 PICTURE = ROOT / "docs" / "own_data.svg"
+# `files` plans its minutes by timing steps, and PyTorch's threads use up CPU seconds while they
+# wait for each other: beside other work both would get less than their time.
+PARTS_AT_IDLE_PRIORITY: tuple[Part, ...] = ("search",)
 # A trial of so many minutes takes about so much longer, with translation.
 _TRANSLATING = 1.15
 
@@ -54,16 +57,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.plan:
         print("\n".join(plan(dev_scores(study.records()))))
         return 0
-    return work(study, hours=options.next, without_peers=options.without_peers)
+    return work(study, hours=options.next, parts=options.only)
 
 
-def work(study: Study, *, hours: float, without_peers: bool = False) -> int:
-    """Runs trials that fit into the hours, in order. SIGINT and SIGTERM interrupt a trial."""
+def work(study: Study, *, hours: float, parts: Sequence[Part] = PARTS) -> int:
+    """Runs trials of these parts that fit into the hours, in order. SIGINT and SIGTERM interrupt a
+    trial."""
     end = time.monotonic() + 3600 * hours
     skipped: set[Trial] = set()
     try:
         with _interruptible():
-            while (trial := _next(_possible(study, skipped, without_peers), end)) is not None:
+            while (trial := _next(_possible(study, skipped, parts), end)) is not None:
                 try:
                     _run(study, trial)
                 except EnvironmentMissing as error:
@@ -72,7 +76,7 @@ def work(study: Study, *, hours: float, without_peers: bool = False) -> int:
     except (KeyboardInterrupt, Interrupted):
         say("interrupted: the same command continues")
         return STOPPED
-    say(_why_ended(study, skipped, without_peers))
+    say(_why_ended(study, skipped, parts))
     return 0
 
 
@@ -110,26 +114,22 @@ def _next(possible: Sequence[Trial], end: float) -> Trial | None:
     return trial if time.monotonic() + seconds <= end else None
 
 
-def _possible(study: Study, skipped: set[Trial], without_peers: bool) -> list[Trial]:
+def _possible(study: Study, skipped: set[Trial], parts: Sequence[Part]) -> list[Trial]:
     """The trials that are left and that this call may run."""
-    return [
-        trial
-        for trial in _all(study)
-        if trial not in skipped and not (without_peers and trial.part == "peers")
-    ]
+    return [trial for trial in _all(study) if trial not in skipped and trial.part in parts]
 
 
 def _all(study: Study) -> list[Trial]:
     return list(pending(dev_scores(study.records())))
 
 
-def _why_ended(study: Study, skipped: set[Trial], without_peers: bool) -> str:
-    if _possible(study, skipped, without_peers):
+def _why_ended(study: Study, skipped: set[Trial], parts: Sequence[Part]) -> str:
+    if _possible(study, skipped, parts):
         return "nothing more fits into the time"
     if skipped:
         return f"skipped trials whose environment is missing: {len(skipped)}"
     if _all(study):
-        return "only trials of peers are left (--without-peers)"
+        return f"no trials are left of: {', '.join(parts)}"
     return "all trials have ended"
 
 
@@ -185,7 +185,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--idle", action="store_true",
         help="run at idle priority; a trial's limit is then its CPU seconds, not the wall clock's",
     )  # fmt: skip
-    parser.add_argument("--without-peers", action="store_true", help="leave the peers for later")
+    parser.add_argument(
+        "--only", nargs="+", choices=PARTS, metavar="PART",
+        help=f"work on these parts ({', '.join(PARTS)}); with --idle: search",
+    )  # fmt: skip
     parser.add_argument("--install", action="store_true", help="make environments that are missing")
     parser.add_argument(
         "--python", nargs="+", default=[], metavar="ENVIRONMENT=PYTHON",
@@ -196,6 +199,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.next is not None and not 0 < options.next < math.inf:
         parser.error("--next: hours must be positive")
+    options.only = options.only or (PARTS_AT_IDLE_PRIORITY if options.idle else PARTS)
+    if options.idle and set(options.only) != set(PARTS_AT_IDLE_PRIORITY):
+        parser.error("--idle works on the search; the other parts need the machine for themselves")
     wrong = [name for name in options.python if "=" not in name]
     if wrong:
         parser.error(f"--python {wrong[0]}: write ENVIRONMENT=PYTHON")

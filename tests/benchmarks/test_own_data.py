@@ -142,8 +142,19 @@ def test_the_last_line_says_why_trials_are_left(tmp_path, monkeypatch, capsys):
     assert last.endswith(f"whose environment is missing: {len(list(pending({})))}")
 
     monkeypatch.setattr(command, "pending", lambda dev: [Trial(FIRST, PEERS[0].name, 5)])
-    assert command.work(study, hours=1000.0, without_peers=True) == 0
-    assert capsys.readouterr().err.endswith("only trials of peers are left (--without-peers)\n")
+    assert command.work(study, hours=1000.0, parts=("ours", "search")) == 0
+    assert capsys.readouterr().err.endswith("no trials are left of: ours, search\n")
+
+
+def test_beside_other_work_only_the_search_is_measured(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(command, "work", lambda study, *, hours, parts: parts)
+    study = ["--data", str(tmp_path), "--workdir", str(tmp_path), "--next", "1"]
+    assert command.main(study) == ("ours", "search", "peers")
+    assert command.main([*study, "--only", "ours"]) == ["ours"]
+    assert command.main([*study, "--idle"]) == ("search",)
+    with pytest.raises(SystemExit):
+        command.main([*study, "--idle", "--only", "ours"])
+    assert "need the machine for themselves" in capsys.readouterr().err
 
 
 def test_a_training_that_fails_before_its_config_is_written_is_a_failure(tmp_path, monkeypatch):
