@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from flaxformer_mt.rundir.paths import document, exists
 _NAMES = {"bleu": "BLEU", "chrf": "chrF", "loss": "loss"}
 # By less than this a metric has hardly changed; a loss is in nats per token.
 _HARDLY = {"bleu": 0.2, "chrf": 0.2, "loss": 0.01}
+_RECENT = 0.2  # of the steps
 _OTHER_LENGTH = 1.5  # times as long
 
 
@@ -64,22 +66,29 @@ def course(scores: Mapping[int, float], metric: str, *, steps: int) -> str:
     """What two or more validations' scores, by step, say about more of the `steps`."""
     sign = -1 if metric == "loss" else 1
     name, hardly = _NAMES[metric], _HARDLY[metric]
-    *_, previous, last = sorted(scores)
+    first, last = min(scores), max(scores)
     best = max(scores, key=lambda step: (sign * scores[step], -step))
-    gain = scores[last] - scores[previous]
 
-    if best == last and sign * gain >= hardly:
-        return (
-            f"still improving ({gain:+.2f} {name} in the last {last - previous:,} steps): the same "
-            f"command with --config.training.steps={2 * steps} continues"
+    # The last few validations differ by chance: what counts is the course over some of the steps.
+    recent = max(first, (1 - _RECENT) * last)
+    if best > recent:
+        before = max(
+            (step for step in scores if step <= recent), key=lambda step: sign * scores[step]
         )
-    lost = sign * (scores[best] - scores[last])
-    if lost >= hardly:
-        return (
-            f"best at step {best:,} ({scores[best]:.2f} {name}), worse since ({scores[last]:.2f} "
-            f"at step {last:,}): a higher model.dropout or more text would help, more steps would "
-            "not"
-        )
+        gain = scores[best] - scores[before]
+        if sign * gain >= hardly:
+            return (
+                f"still improving ({gain:+.2f} {name} in the last {last - before:,} steps): the "
+                f"same command with --config.training.steps={2 * steps} continues"
+            )
+    elif best < last:
+        since = statistics.mean(scores[step] for step in scores if step > best)
+        if sign * (scores[best] - since) >= hardly:
+            return (
+                f"best at step {best:,} ({scores[best]:.2f} {name}), worse since "
+                f"({scores[last]:.2f} at step {last:,}): a higher model.dropout or more text would "
+                "help, more steps would not"
+            )
     close = min(step for step in scores if sign * (scores[best] - scores[step]) < hardly)
     return (
         f"{name} has hardly changed since step {close:,} ({scores[close]:.2f}, best "
