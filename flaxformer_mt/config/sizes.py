@@ -308,11 +308,18 @@ def warmup_steps(text: TextSize, steps: int) -> int:
 
 
 def save_every(steps: int) -> int:
-    """The last five checkpoints, which are averaged, span 6% to 10% of the steps."""
+    """The last five checkpoints, which are averaged, span 6% to 10% of the steps.
+
+    A whole number of validations reaches the last step: one more, soon after another, would cost
+    time and tell nothing. But the paper's training saves when the paper did.
+    """
     (most, least), (few, many) = _SAVE_SHARE, _SAVE_STEPS
     place = math.log(steps / few) / math.log(many / few)
     share = most + (least - most) * min(1.0, max(0.0, place))
-    return max(_LEAST_SAVE, round(share * steps))
+    if steps >= _STEPS.much:
+        return round(share * steps)
+    saves = _SAVES_PER_VALIDATION * max(1, round(1 / (_SAVES_PER_VALIDATION * share)))
+    return max(_LEAST_SAVE, math.ceil(steps / saves))
 
 
 def validate_every(steps: int) -> int:

@@ -19,6 +19,7 @@ from flaxformer_mt.config.sizes import (
     remarks,
     sized,
     sizes,
+    validate_every,
 )
 
 STEPS_OF_TEXT = 1.0137  # between neighbouring amounts
@@ -104,6 +105,13 @@ def test_the_shortest_trainings_have_no_validations_that_differ_by_chance():
         training = config_for(TextSize(LITTLE), steps=steps).training
         assert training.validate_every == 60 and training.save_every == 10
         assert training.schedule.warmup_steps <= max(1, 0.3 * steps)
+
+
+@pytest.mark.parametrize("steps", [1000, 1500, 2800, 4200, 6000, 19_000, 51_000, 99_000])
+def test_the_last_validation_is_not_soon_after_another(steps):
+    every = validate_every(steps)
+    since_another = steps % every or every
+    assert since_another > every / 2
 
 
 def test_a_language_of_few_words_has_no_more_types_than_words():
