@@ -12,6 +12,7 @@ from flaxformer_mt.data.corpus.json_records import NoText, first_name, parsed, t
 from flaxformer_mt.data.vocabulary import Vocabulary
 from flaxformer_mt.decoding.text.segments import Target
 from flaxformer_mt.errors import UserError
+from flaxformer_mt.wording import counted
 
 if TYPE_CHECKING:
     from flaxformer_mt.decoding.alignment import Alignment
@@ -351,11 +352,6 @@ def _as_column(text: str) -> str:
 
 def _dumped(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def counted(number: int, noun: str) -> str:
-    """A number with its noun, such as "1 line" and "2,000 lines"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _readable(reader: Callable[..., Any], *arguments: Any) -> Any:
