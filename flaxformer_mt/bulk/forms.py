@@ -28,6 +28,10 @@ WRITABLE: dict[Name, tuple[Name, ...]] = {
 }
 
 
+class UnwritableError(UserError):
+    """A format that can't be written from the one that is read."""
+
+
 class BadLine(UserError):
     """A line that can't be used; the message has neither file nor line number."""
 
@@ -62,8 +66,8 @@ class Form:
     `column`, from 0, is translated in place, or with `append`, always for text, after the last.
     `key` leads to a JSON object's source (a dot into an object); its translation goes under
     `target_key`, which begins the other fields' names unless it is the default. All else is passed
-    through. Raises ValueError if two keys are the same, or for a format that can't be written from
-    the other.
+    through. Raises ValueError if two keys are the same, and UnwritableError, a ValueError, for a
+    format that can't be written from the other.
     """
 
     read: Name = "text"
@@ -80,7 +84,7 @@ class Form:
     def __post_init__(self) -> None:
         if self.write not in WRITABLE[self.read]:
             known = " or ".join(WRITABLE[self.read])
-            raise ValueError(f"from {self.read} you can write {known}, not {self.write}")
+            raise UnwritableError(f"from {self.read} you can write {known}, not {self.write}")
         if self.read == "text":  # it has no column to replace
             object.__setattr__(self, "append", True)
         if self.write == "jsonl":
