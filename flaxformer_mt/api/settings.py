@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from flaxformer_mt.api import config_of, say
 from flaxformer_mt.config import (
     ConfigError,
-    CorpusConfig,
     DataConfig,
     ExperimentConfig,
     check_resume,
@@ -26,11 +25,9 @@ from flaxformer_mt.config.load import (
     Draft,
     apply_overrides,
     built_in_names,
-    most_repaid_shapes,
     refuse_unused,
     share_to_hold_out,
     with_minutes_of,
-    with_repaid_shapes,
 )
 from flaxformer_mt.config.tokenizers import with_tokenizer
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
@@ -58,10 +55,13 @@ def load_config(
     Raises ConfigError, which names the setting and the nearest valid name, RunDirectoryError, and
     what reading a corpus raises.
     """
+    from flaxformer_mt.config.batch_shapes import with_decided_shapes
+
     run = RunDirectory(as_path(spec))
     if str(spec) not in built_in_names() and has_record(run):
         recorded = config_of(run)
-        return with_repaid_shapes(with_overrides(run, recorded, overrides or {}), recorded)
+        config = with_overrides(run, recorded, overrides or {})
+        return with_decided_shapes(config, recorded=recorded)
     return sized_config(os.fspath(spec), overrides or {})
 
 
@@ -70,69 +70,96 @@ def sized_config(spec: str, overrides: Overrides, *, paced: bool = True) -> Expe
 
     Unless it is `paced`, no device is used and `training.minutes` decides nothing.
     """
-    return SizedByText(Draft.of(spec, overrides), paced=paced).settled()
+    return sized_by_text(Draft.of(spec, overrides), paced=paced).config
 
 
-@dataclasses.dataclass
-class SizedByText:
-    """Settles a draft by its text, and remembers what it measured for that."""
+@dataclasses.dataclass(frozen=True)
+class MeasuredText:
+    """How much text the training corpora have."""
 
-    draft: Draft
-    paced: bool = True  # whether `training.minutes` decides the steps: that takes a device's time
-    text: TextSize | None = None  # of the training corpora, once measured
-    remark: str = ""  # on corpora that aren't measured
-    pacing: Pacing | None = None  # of this machine, if `training.minutes` is set
+    size: TextSize
+    remark: str = ""  # on a corpus that isn't counted
 
-    def settled(self, recorded: ExperimentConfig | None = None) -> ExperimentConfig:
-        """The settings, with sizes for the text unless a run has `recorded` them.
 
-        Says which sizes it chose. Raises ConfigError, CorpusError.
-        """
-        pace = self._pace if self.paced else None
-        config = self.draft.settled(recorded=recorded, measure=self._measure, pace=pace, say=say)
-        if config.sizes == "corpus":
-            from flaxformer_mt.config.sizes import TYPICAL
+@dataclasses.dataclass(frozen=True)
+class SizedConfig:
+    """Settled settings, and what was measured to settle them."""
 
-            assumed = f"sizes for {TYPICAL.describe()}, since no corpus is given"
-            say(f"{assumed}: set data.train=SRC,TGT")
-        elif self.text is not None:
-            model, training = config.model, config.training
-            layers = f"{model.encoder_layers} + {model.decoder_layers} layers"
-            say(
-                f"sizes for {self.text.describe()}{self.remark}: {layers} of width "
-                f"{model.d_model}, {config.data.vocabulary.size:,} types, {training.steps:,} steps "
-                f"of {config.data.batch.tokens:,} tokens"
-            )
-        return config
+    config: ExperimentConfig
+    text: MeasuredText | None = None  # None: the config has sizes of its own, or names no text
+    pacing: Pacing | None = None  # of this machine, if `training.minutes` chose the steps
 
-    def _measure(self, data: DataConfig) -> TextSize:
-        from flaxformer_mt.config.sizes import TYPICAL
-        from flaxformer_mt.data.prepare.text_size import measured_text
 
-        text = measured_text(data)
-        fetched = [corpus.name for corpus in data.train if corpus.source.is_fetched]
-        if fetched:
-            text = TYPICAL if text.tokens < TYPICAL.tokens else text
-            self.remark = f"; data.train.{fetched[0]} isn't counted"
-        self.text = text
-        return text
+def sized_by_text(draft: Draft, *, paced: bool = True) -> SizedConfig:
+    """A new run's settings, with sizes for its text, and steps for its minutes if it is `paced`.
 
-    def _pace(self, config: ExperimentConfig) -> int:
-        """The steps for `training.minutes` on this machine."""
-        from flaxformer_mt.api.speed import measured_pacing  # imports JAX
-        from flaxformer_mt.config.sizes import TextSize
-        from flaxformer_mt.data.prepare.text_size import measured_text
+    Says which sizes it chose. Raises ConfigError, CorpusError.
+    """
+    if not draft.needs_text:
+        sized = SizedConfig(draft.settled(say=say))
+    else:
+        text = _measured(draft.for_typical_text.data)
+        pacing, steps = None, None
+        if paced and (minutes := draft.config.training.minutes):
+            pacing = _measured_pacing(draft, text.size)
+            steps = pacing.steps_in(minutes)
+            say(pacing.describe(minutes))
+        config = draft.settled(text=text.size, steps=steps, say=say)
+        sized = SizedConfig(config, text, pacing)
 
-        assert self.text is not None  # the config's other sizes were settled by it
-        if share := config.data.valid_fraction:
-            valid = TextSize(round(share * self.text.tokens), pairs=round(share * self.text.pairs))
-        elif config.data.valid == CorpusConfig(name="valid"):
-            valid = TextSize(0)  # `train` fails, but `config` can show its settings
-        else:
-            valid = measured_text(config.data, "valid")
-        self.pacing = measured_pacing(config, self.text, valid)
-        say(self.pacing.describe(config.training.minutes))
-        return self.pacing.steps_in(config.training.minutes)
+    for line in _described(sized):
+        say(line)
+    return sized
+
+
+def _measured(data: DataConfig) -> MeasuredText:
+    """Counts the training text. Raises CorpusError."""
+    from flaxformer_mt.config.sizes import TYPICAL
+    from flaxformer_mt.data.prepare.text_size import measured_text
+
+    size = measured_text(data)
+    fetched = [corpus.name for corpus in data.train if corpus.source.is_fetched]
+    if not fetched:
+        return MeasuredText(size)
+    size = TYPICAL if size.tokens < TYPICAL.tokens else size
+    return MeasuredText(size, remark=f"; data.train.{fetched[0]} isn't counted")
+
+
+def _measured_pacing(draft: Draft, text: TextSize) -> Pacing:
+    """How fast this machine trains on the text. Raises ConfigError, CorpusError."""
+    from flaxformer_mt.api.speed import measured_pacing  # imports JAX
+
+    config = draft.settled(text=text)
+    return measured_pacing(config, text, _valid_size(config.data, text), draft.given)
+
+
+def _valid_size(data: DataConfig, text: TextSize) -> TextSize:
+    """The size of what a training on `text` validates on. Raises CorpusError."""
+    from flaxformer_mt.config.sizes import TextSize
+    from flaxformer_mt.data.prepare.text_size import measured_text
+
+    if share := data.valid_fraction:
+        return TextSize(round(share * text.tokens), pairs=round(share * text.pairs))
+    if not data.has_validation_text:
+        return TextSize(0)  # `train` fails, but `config` can show its settings
+    return measured_text(data, "valid")
+
+
+def _described(sized: SizedConfig) -> Iterator[str]:
+    """A line on the sizes, if text decides them."""
+    from flaxformer_mt.config.sizes import TYPICAL
+
+    config = sized.config
+    if config.sizes == "corpus":
+        yield (f"sizes for {TYPICAL.describe()}, since no corpus is given: set data.train=SRC,TGT")
+    elif sized.text is not None:
+        model, training = config.model, config.training
+        layers = f"{model.encoder_layers} + {model.decoder_layers} layers"
+        yield (
+            f"sizes for {sized.text.size.describe()}{sized.text.remark}: {layers} of width "
+            f"{model.d_model}, {config.data.vocabulary.size:,} types, {training.steps:,} steps "
+            f"of {config.data.batch.tokens:,} tokens"
+        )
 
 
 def explained_sizes(spec: str, overrides: Overrides, note: Callable[[str], None]) -> Iterator[str]:
@@ -149,21 +176,21 @@ def explained_sizes(spec: str, overrides: Overrides, note: Callable[[str], None]
             f"{spec}: leaves no size to the text (sizes=corpus), so there is nothing to explain: "
             "leave out --config, or --explain"
         )
-    by_text = SizedByText(draft)
-    config = by_text.settled()
-    text = by_text.text or TYPICAL
+    sized = sized_by_text(draft)
+    config, pacing = sized.config, sized.pacing
+    text = TYPICAL if sized.text is None else sized.text.size
     for remark in remarks(text):
         note(remark)
-    if by_text.pacing is None and config.training.minutes:
+    if pacing is None and config.training.minutes:
         note("training.minutes decides the steps once a corpus is given: set data.train=SRC,TGT")
-    elif by_text.pacing is None:
+    elif pacing is None:
         note("no size depends on the machine or its GPU; with training.minutes=20 the steps would")
     else:
         note("only the steps, and what hangs on them, depend on the machine or its GPU")
 
     values = flatten(config)
     languages = config.data.src_lang, config.data.tgt_lang
-    steps = config.training.steps if by_text.pacing else None
+    steps = None if pacing is None else config.training.steps
     for size in sizes(text, languages, steps=steps):
         is_free = size.key in draft.free
         reason = size.reason if is_free else "set by the config's file or an override"
@@ -207,9 +234,11 @@ class SettingsRequest:
     def settled(self) -> ExperimentConfig:
         """All settings. Raises ConfigError, RunDirectoryError, CorpusError."""
         recorded = self._recorded  # first: a run that can't be read says so before a config file
-        if self._draft is not None:
-            return SizedByText(self._draft).settled(recorded)
-        return self._of_run
+        if self._draft is None:
+            return self._of_run
+        if recorded is not None:
+            return self._draft.settled(recorded=recorded)
+        return sized_by_text(self._draft).config
 
     @functools.cached_property
     def _recorded(self) -> ExperimentConfig | None:
@@ -222,9 +251,11 @@ class SettingsRequest:
     @functools.cached_property
     def _of_run(self) -> ExperimentConfig:
         """The settings without a config file."""
+        from flaxformer_mt.config.batch_shapes import with_decided_shapes
+
         if self._recorded is not None:
             config = with_overrides(self.run, self._recorded, self.overrides)
-            return with_repaid_shapes(config, self._recorded)
+            return with_decided_shapes(config, recorded=self._recorded)
         if self.init_from is None:
             raise ConfigError(f"{self.run}: no run here yet: give --config FILE[:VARIANT]")
         source = RunDirectory(as_path(self.init_from))
@@ -233,9 +264,8 @@ class SettingsRequest:
         named = {override.partition("=")[0] for override in self.overrides}
         if config.data.train != recorded.data.train and "data.valid_fraction" not in named:
             config = _with_own_share(config)
-        if "data.batch.max_shapes" in named:
-            return with_repaid_shapes(config)
-        return _with_fewer_shapes(config)
+        is_given = "data.batch.max_shapes" in named
+        return with_decided_shapes(config, source=None if is_given else recorded)
 
 
 def settled(
@@ -286,14 +316,6 @@ def _with_own_share(config: ExperimentConfig) -> ExperimentConfig:
     share = share_to_hold_out(measured_text(without_share).pairs)
     say(f"{share:.1%} of the training text is held out for validation (data.valid_fraction)")
     return dataclasses.replace(config, data=dataclasses.replace(config.data, valid_fraction=share))
-
-
-def _with_fewer_shapes(config: ExperimentConfig) -> ExperimentConfig:
-    """The settings of a run that starts from another's weights: its training may be too short to
-    repay as many shapes."""
-    shapes = min(config.data.batch.max_shapes, most_repaid_shapes(config))
-    batch = dataclasses.replace(config.data.batch, max_shapes=shapes)
-    return dataclasses.replace(config, data=dataclasses.replace(config.data, batch=batch))
 
 
 def created(config: ExperimentConfig) -> ExperimentConfig:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import math
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import jax
 
 from flaxformer_mt.config import ExperimentConfig, expected_types
 from flaxformer_mt.config.schema import MeshConfig
-from flaxformer_mt.config.sizes import (
-    TextSize,
-    max_shapes,
-    pieces_per_word,
-    save_every,
-    validate_every,
-)
+from flaxformer_mt.config.sizes import TextSize, max_shapes, pieces_per_word, sized
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.parallel.process_settings import make_deterministic, share_one_heap
 from flaxformer_mt.training.program import Program, build
@@ -46,12 +43,23 @@ class Pacing:
     validation: float  # one
     spent: float  # on measuring
     text: TextSize  # which is trained on
+    given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """The sizes that the user sets, by key: they don't follow the steps."""
 
     def seconds_beside(self, steps: int) -> float:
         """What a training of so many steps takes beside them."""
-        validations = math.ceil(steps / validate_every(steps))
-        checkpoints = steps // save_every(steps)
-        programs = max_shapes(self.text, steps) + _VALIDATION_PROGRAMS
+        settings = {**sized(self.text, steps=steps), **self.given}
+        validate_every = settings["training.validate_every"]  # 0: only at the end
+        save_every = settings["training.save_every"]
+        # 0 leaves the number to the training's length, which decides about as for the text.
+        shapes = settings["data.batch.max_shapes"] or max_shapes(self.text, steps)
+
+        validations = math.ceil(steps / validate_every) if validate_every else 1
+        checkpoints = steps // save_every
+        if validate_every:  # each validation saves one, unless one is due anyway
+            both = math.lcm(save_every, validate_every)
+            checkpoints += steps // validate_every - steps // both
+        programs = shapes + _VALIDATION_PROGRAMS
         return (
             _STARTING
             + self.text.tokens / 1e6 * _PREPARING
@@ -61,21 +69,21 @@ class Pacing:
             + checkpoints * _SAVING * self.step
         )
 
+    def seconds_of(self, steps: int) -> float:
+        """What a training of so many steps takes in all."""
+        return self.seconds_beside(steps) + steps * self.step
+
     def steps_in(self, minutes: float) -> int:
         """How many steps fit, at least `FEWEST`."""
         seconds = _SAFETY * 60 * minutes
-        steps = max(FEWEST, int(seconds / self.step))
-        while steps > FEWEST and self.seconds_beside(steps) + steps * self.step > seconds:
-            # The rest depends little on the steps, so this ends after a few rounds.
-            fitting = int((seconds - self.seconds_beside(steps)) / self.step)
-            steps = max(FEWEST, min(fitting, steps - 1))
-        return steps
+        candidates = range(FEWEST, max(FEWEST, int(seconds / self.step)) + 1)
+        fitting = bisect.bisect_right(candidates, seconds, key=self.seconds_of)
+        return candidates[max(0, fitting - 1)]
 
     def describe(self, minutes: float) -> str:
         """A line for people on the steps in so many minutes."""
         steps = self.steps_in(minutes)
-        beside = self.seconds_beside(steps)
-        needed = (beside + steps * self.step) / 60
+        beside, needed = self.seconds_beside(steps), self.seconds_of(steps) / 60
         line = (
             f"training.minutes={minutes:g}: {steps:,} steps of {self.step:.2f} s (measured now), "
             f"and {beside:,.0f} s for preparing, compiling, validating and saving"
@@ -85,10 +93,13 @@ class Pacing:
         return line
 
 
-def measured_pacing(config: ExperimentConfig, text: TextSize, valid: TextSize) -> Pacing:
+def measured_pacing(
+    config: ExperimentConfig, text: TextSize, valid: TextSize, given: Mapping[str, Any]
+) -> Pacing:
     """Compiles the config's training step and times it for some seconds.
 
-    `text` and `valid` are what the run will train and validate on. Of several processes one
+    `text` and `valid` are what the run will train and validate on, and `given` the sizes that the
+    user sets, by key. Of several processes one
     measures with its own devices; each is taken to do its share of a batch as fast. Raises what
     `training.program.build` and a step raise.
     """
@@ -112,6 +123,7 @@ def measured_pacing(config: ExperimentConfig, text: TextSize, valid: TextSize) -
         validation=(decoding + 1 / 3) * valid_positions * seconds_per_position,
         spent=time.perf_counter() - begin,
         text=text,
+        given=given,
     )
 
 

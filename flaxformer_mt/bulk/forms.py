@@ -12,6 +12,7 @@ from flaxformer_mt.data.corpus.json_records import NoText, first_name, parsed, t
 from flaxformer_mt.data.vocabulary import Vocabulary
 from flaxformer_mt.decoding.text.segments import Target
 from flaxformer_mt.errors import UserError
+from flaxformer_mt.wording import counted
 
 if TYPE_CHECKING:
     from flaxformer_mt.decoding.alignment import Alignment
@@ -25,6 +26,10 @@ WRITABLE: dict[Name, tuple[Name, ...]] = {
     "tsv": ("tsv", "text"),
     "jsonl": ("jsonl", "text"),
 }
+
+
+class UnwritableError(UserError):
+    """A format that can't be written from the one that is read."""
 
 
 class BadLine(UserError):
@@ -61,8 +66,8 @@ class Form:
     `column`, from 0, is translated in place, or with `append`, always for text, after the last.
     `key` leads to a JSON object's source (a dot into an object); its translation goes under
     `target_key`, which begins the other fields' names unless it is the default. All else is passed
-    through. Raises ValueError if two keys are the same, or for a format that can't be written from
-    the other.
+    through. Raises ValueError if two keys are the same, and UnwritableError, a ValueError, for a
+    format that can't be written from the other.
     """
 
     read: Name = "text"
@@ -79,7 +84,7 @@ class Form:
     def __post_init__(self) -> None:
         if self.write not in WRITABLE[self.read]:
             known = " or ".join(WRITABLE[self.read])
-            raise ValueError(f"from {self.read} you can write {known}, not {self.write}")
+            raise UnwritableError(f"from {self.read} you can write {known}, not {self.write}")
         if self.read == "text":  # it has no column to replace
             object.__setattr__(self, "append", True)
         if self.write == "jsonl":
@@ -351,11 +356,6 @@ def _as_column(text: str) -> str:
 
 def _dumped(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def counted(number: int, noun: str) -> str:
-    """A number with its noun, such as "1 line" and "2,000 lines"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _readable(reader: Callable[..., Any], *arguments: Any) -> Any:

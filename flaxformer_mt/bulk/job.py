@@ -14,7 +14,7 @@ from flaxformer_mt.bulk.inputs import OpenInput, opened_input
 from flaxformer_mt.bulk.loading import Loading, Task
 from flaxformer_mt.bulk.outputs import Output, opened_sink
 from flaxformer_mt.bulk.reading import Input, readable_once
-from flaxformer_mt.bulk.shards import Share
+from flaxformer_mt.bulk.shards import Share, ShareError
 from flaxformer_mt.bulk.sinks import Sink
 from flaxformer_mt.bulk.stream import WINDOW, stream
 from flaxformer_mt.cluster import Engine, Local, Ray
@@ -83,10 +83,12 @@ class Job(Generic[Counts]):
         if self.share is None:
             return
         if self.output.path is None:
-            raise ConfigError("shards need an output file")
+            raise ShareError(f"{self.share.argument} needs an output file")
         name = readable_once(self.input)
         if name is not None:
-            raise ConfigError(f"shards read the input twice: name a file instead of {name}")
+            raise ShareError(
+                f"{self.share.argument} reads the input twice: name a file instead of {name}"
+            )
 
     def run(self, say: Say) -> FileReport[Counts]:
         """Does the job, or continues it; `say` gets progress and remarks about lines.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from flaxformer_mt.config import ConfigError
 
@@ -15,15 +15,20 @@ if TYPE_CHECKING:
 LARGEST_SHARDS = 100_000
 
 
+class ShareError(ConfigError):
+    """A share of an input that can't be written; the message begins with the argument's name."""
+
+
 @dataclasses.dataclass(frozen=True)
 class OneShard:
-    """Part I of N, written "I/N", with I from 0. Raises ConfigError for another text."""
+    """Part I of N, written "I/N", with I from 0. Raises ShareError for another text."""
 
     text: str
+    argument: ClassVar[str] = "shard"  # of `translate_file`
 
     def __post_init__(self) -> None:
         if not self.index < self.count <= LARGEST_SHARDS:
-            raise ConfigError(
+            raise ShareError(
                 f"shard {self.text}: must be I/N with I from 0 to N-1, such as 0/16, and at most "
                 f"{LARGEST_SHARDS:,} parts"
             )
@@ -53,6 +58,7 @@ class AllShards:
     """All parts, one after the other. Raises ConfigError for an impossible number of them."""
 
     count: int
+    argument: ClassVar[str] = "output_shards"  # of `translate_file`
 
     def __post_init__(self) -> None:
         check_count(self.count)

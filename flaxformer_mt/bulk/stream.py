@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from flaxformer_mt.bulk.forms import BadLine, counted
+from flaxformer_mt.bulk.forms import BadLine
 from flaxformer_mt.bulk.output_errors import OutputError
 from flaxformer_mt.bulk.reading import InputError, Lines, Shard, TwoInputs
 from flaxformer_mt.bulk.shard_records import Place
@@ -16,6 +16,7 @@ from flaxformer_mt.bulk.sinks import Consumed, Sink
 from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.decoding.errors import LineError
 from flaxformer_mt.progress import Meter
+from flaxformer_mt.wording import about_lines
 
 WINDOW = 4096  # lines read before any is written: sorted by length, they share batches
 WINDOW_BYTES = 1 << 22  # bytes of them, so that long lines take no more memory
@@ -178,9 +179,7 @@ class _Remarks:
 
     def describe(self) -> Iterator[str]:
         for remark, count in self._counts.items():
-            numbers = ", ".join(map(str, self._first[remark])) + ", ..." * (count > NOTES)
-            noun = "line" if count == 1 else "lines"
-            yield f"{counted(count, 'line')} {remark} ({noun} {numbers})"
+            yield about_lines(remark, self._first[remark], count)
 
 
 @contextlib.contextmanager

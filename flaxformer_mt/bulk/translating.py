@@ -8,10 +8,11 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from flaxformer_mt.bulk.forms import Form, Record, counted
+from flaxformer_mt.bulk.forms import Form, Record
 from flaxformer_mt.bulk.stream import Made, Window, made_of
 from flaxformer_mt.decoding.constraints.terminology import Terminology
 from flaxformer_mt.decoding.options import LineOptions, SearchOptions
+from flaxformer_mt.wording import counted
 
 if TYPE_CHECKING:
     from flaxformer_mt.decoding.text.translation import Translation

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import flaxformer_mt as fm
 from flaxformer_mt.api import say
-from flaxformer_mt.bulk.reading import Input, readable_once
-from flaxformer_mt.bulk.shards import OneShard
+from flaxformer_mt.bulk.shards import ShareError
 from flaxformer_mt.bulk.stream import WINDOW
 from flaxformer_mt.cli.arguments import Flag, as_asked, positive, shards
 from flaxformer_mt.cluster import Local, Ray
@@ -65,10 +64,7 @@ OUTPUT = {
 
 
 def run_or_join(
-    options: Namespace,
-    parser: ArgumentParser,
-    source: Input,
-    call: Callable[..., FileReport[Any]],
+    options: Namespace, parser: ArgumentParser, call: Callable[..., FileReport[Any]]
 ) -> int:
     """Has `call` translate or score with the flags of `OUTPUT`, or joins shards; returns the exit
     status.
@@ -77,7 +73,7 @@ def run_or_join(
     imports the library's part, which takes seconds: by then SIGTERM is handled.
     """
     _check_engine(options, parser)
-    _check_shards(options, parser, source)
+    _check_join(options, parser)
     if options.join:
         fm.join_shards(options.output, options.join, restart=options.restart)
         say(f"{options.output}: joined from {options.join} shards")
@@ -98,6 +94,9 @@ def run_or_join(
             )
     except Stopped:
         return STOPPED
+    except ShareError as error:
+        argument, _, problem = str(error).partition(" ")
+        parser.error(f"--{argument.replace('_', '-')} {problem}")
     for line in report.describe():
         say(line)
     return 0
@@ -129,23 +128,12 @@ def _engine(options: Namespace) -> Local | Ray:
     return Ray(address=options.ray_address, chips=options.ray_chips)
 
 
-def _check_shards(options: Namespace, parser: ArgumentParser, source: Input) -> None:
-    """Refuses flags of shards that contradict each other, or the input."""
-    if options.shard:
-        try:
-            OneShard(options.shard)
-        except ConfigError as error:
-            parser.error(f"--{error}")
-    flags_given = sum(map(bool, (options.shard, options.join, options.output_shards)))
-    if flags_given and options.output is None:
-        parser.error("--shard, --output-shards and --join need --output")
-    if flags_given > 1:
+def _check_join(options: Namespace, parser: ArgumentParser) -> None:
+    """Refuses --join without a file to write, or beside flags that write shards."""
+    if options.join and options.output is None:
+        parser.error("--join needs --output")
+    if sum(map(bool, (options.shard, options.join, options.output_shards))) > 1:
         parser.error("give only one of --shard (one part), --output-shards (all), --join")
-    if options.shard or options.output_shards:
-        name = readable_once(source)
-        if name is not None:
-            flag = "--shard" if options.shard else "--output-shards"
-            parser.error(f"{flag} reads the input twice: name a file instead of {name}")
 
 
 def _loaded(options: Namespace) -> fm.Translator:

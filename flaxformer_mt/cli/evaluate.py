@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import flaxformer_mt as fm
 from flaxformer_mt.api import config_of, say
 from flaxformer_mt.api.runs import VALID, evaluations, sets_of_run
-from flaxformer_mt.bulk.forms import counted
 from flaxformer_mt.bulk.stream import NOTES
 from flaxformer_mt.cli.arguments import (
     NO_SPLIT,
@@ -47,6 +46,7 @@ from flaxformer_mt.evaluation.scoring import Scoring, assess, scoring_of
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, chosen_weights
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import as_path
+from flaxformer_mt.wording import about_lines
 
 if TYPE_CHECKING:
     from flaxformer_mt.api.runs import Sets
@@ -218,8 +218,7 @@ def _report(evaluation: Evaluation, compile_seconds: float) -> None:
     for sentence in TranslationCounts(by_sentence=by_sentence).describe():
         say(f"{name}: {sentence}")
     if short := evaluation.short_lines:
-        shown = ", ".join(map(str, short[:NOTES])) + ", ..." * (len(short) > NOTES)
-        say(f"{name}: {counted(len(short), 'line')} {SHORT}: {shown}")
+        say(f"{name}: {about_lines(SHORT, short[:NOTES], len(short))}")
     for note in evaluation.scores.notes:
         say(f"{name}: {note}")
     lines = len(evaluation.translations)

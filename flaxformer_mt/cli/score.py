@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import flaxformer_mt as fm
 from flaxformer_mt.bulk.forms import PairForm, field_of
-from flaxformer_mt.bulk.reading import Input, OneInput, PairedInputs
 from flaxformer_mt.cli.arguments import (
     DTYPE,
     NO_SPLIT,
@@ -77,7 +76,6 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     _check(options, parser)
     form = _form(options, parser)
     paired = options.src is not None
-    source: Input = PairedInputs(options.src, options.tgt) if paired else OneInput(options.input)
 
     def score_file(run: Loader, **output_flags: Any) -> FileReport[ScoreCounts]:
         return fm.score_file(
@@ -88,7 +86,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             **output_flags,
         )
 
-    return run_or_join(options, parser, source, score_file)
+    return run_or_join(options, parser, score_file)
 
 
 def _check(options: Namespace, parser: ArgumentParser) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import flaxformer_mt as fm
-from flaxformer_mt.bulk.forms import NAMES, WRITABLE, Form, Name, Shown
-from flaxformer_mt.bulk.reading import OneInput
+from flaxformer_mt.bulk.forms import NAMES, Form, Name, Shown, UnwritableError
 from flaxformer_mt.cli.arguments import (
     NO_SPLIT,
     WORKDIR,
@@ -146,7 +145,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             **output_flags,
         )
 
-    return run_or_join(options, parser, OneInput(options.input), translate_file)
+    return run_or_join(options, parser, translate_file)
 
 
 def _terminology(options: Namespace, parser: ArgumentParser) -> Terminology | None:
@@ -161,11 +160,6 @@ def _terminology(options: Namespace, parser: ArgumentParser) -> Terminology | No
 
 def _check_formats(options: Namespace, parser: ArgumentParser, output_format: Name) -> None:
     """Refuses flags that the formats of input and output have no use for."""
-    if output_format not in WRITABLE[options.format]:
-        known = " or ".join(WRITABLE[options.format])
-        parser.error(
-            f"--output-format {output_format}: from {options.format} you can write {known}"
-        )
     _check_keys(options, parser, output_format)
     if options.column is not None and options.format != "tsv":
         parser.error("--column is for columns: add --format tsv")
@@ -214,5 +208,7 @@ def _form(options: Namespace, parser: ArgumentParser, output_format: Name) -> Fo
                 n_best=options.n_best > 1,
             ),
         )
+    except UnwritableError as error:
+        parser.error(f"--output-format: {error}")
     except ValueError as error:
         parser.error(f"{error}; choose a different --key or --translation-key")

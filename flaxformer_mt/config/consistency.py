@@ -137,7 +137,7 @@ def _held_out_text(data: DataConfig) -> Iterator[str]:
     if not data.valid_fraction:
         return
     setting = f"'data.valid_fraction' = {data.valid_fraction}"
-    if data.valid != CorpusConfig(name="valid"):
+    if data.has_validation_text:
         yield f"{setting} holds out training text, but 'data.valid' is set too"
     if len(data.train) > 1:
         names = ", ".join(corpus.name for corpus in data.train)

@@ -82,7 +82,8 @@ def check_resume(
             f"'{key}' was {before!r}, is now {after!r}" for key, (before, after) in fixed.items()
         )
         raise ConfigError(
-            f"{run}: this run was started with different settings: {listed}; set them back, or "
-            "start a new --workdir (with --init-from to reuse this run's weights)."
+            f"{run}: this run was started with different settings: {listed}; leave out --config to "
+            "resume with the run's own settings, set them back, or start a new --workdir (with "
+            "--init-from to reuse this run's weights)."
         )
     return changed

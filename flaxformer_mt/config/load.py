@@ -11,9 +11,9 @@ import re
 import runpy
 import traceback
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 from ml_collections import ConfigDict
 
@@ -32,14 +32,11 @@ from flaxformer_mt.config.freeze import (
 )
 from flaxformer_mt.config.kinds import CorpusKind, CorpusSource
 from flaxformer_mt.config.languages import assumed
-from flaxformer_mt.config.schema import CorpusConfig, DataConfig, ExperimentConfig
+from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig
 from flaxformer_mt.errors import nearest
 
 if TYPE_CHECKING:
     from flaxformer_mt.config.sizes import TextSize
-
-# The training steps for the `training.minutes` of a config whose other sizes are settled.
-Pace: TypeAlias = Callable[[ExperimentConfig], int]
 
 # Pairs that validate where no text is given for it: as many as published sets have, at most this
 # share of a corpus. Where pairs aren't counted, the last is the share.
@@ -73,20 +70,19 @@ def read_config(
     overrides: Sequence[str] | Mapping[str, Any] = (),
     *,
     recorded: ExperimentConfig | None = None,
-    measure: Callable[[DataConfig], TextSize] | None = None,
-    pace: Pace | None = None,
+    text: TextSize | None = None,
+    steps: int | None = None,
     say: Callable[[str], None] | None = None,
 ) -> ExperimentConfig:
     """The frozen config of `FILE[:variant]` with overrides, `a.b=value` or `{"a.b": value}`.
 
     `recorded` is the config of a run to resume; settings that it has may be unused. With `sizes` =
     "corpus", the settings of `sized` that neither file nor overrides set are as recorded, or chosen
-    for what text there is to `measure`, else for `sizes.TYPICAL`. `pace` turns `training.minutes`
-    into steps of the config that it gets. `say` gets a sentence if the text's
-    languages are assumed. Raises ConfigError, which names file or override, key and nearest valid
-    name.
+    for `text`, with `steps` in place of the text's number, else for `sizes.TYPICAL`. `say` gets a
+    sentence if the text's languages are assumed, and if some of it is held out. Raises ConfigError,
+    which names file or override, key and nearest valid name.
     """
-    return Draft.of(spec, overrides).settled(recorded=recorded, measure=measure, pace=pace, say=say)
+    return Draft.of(spec, overrides).settled(recorded=recorded, text=text, steps=steps, say=say)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,67 +105,96 @@ class Draft:
         apply_overrides(config, overrides)
         return cls(spec, overrides, config, free)
 
+    @property
+    def needs_text(self) -> bool:
+        """Whether a new run takes sizes from the amount of its text, and text is named."""
+        return self.config.sizes == "corpus" and bool(self.config.data.train)
+
+    @functools.cached_property
+    def for_typical_text(self) -> ExperimentConfig:
+        """The settings with sizes for typical text; its `data` names the text. Raises
+        ConfigError."""
+        from flaxformer_mt.config.sizes import TYPICAL
+
+        self._refuse_minutes()
+        return freeze(self._with_sizes(TYPICAL), self.spec)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The sizes that the file or an override sets, by key."""
+        return {key: _setting_at(self.config, key) for key in _all_sizes() - self.free}
+
     def settled(
         self,
         *,
         recorded: ExperimentConfig | None = None,
-        measure: Callable[[DataConfig], TextSize] | None = None,
-        pace: Pace | None = None,
+        text: TextSize | None = None,
+        steps: int | None = None,
         say: Callable[[str], None] | None = None,
     ) -> ExperimentConfig:
         """The frozen config, with arguments as of `read_config`. Raises ConfigError."""
-        sized_config = self._sized(recorded, measure, pace)
-        frozen = _with_position_scale(freeze(sized_config, self.spec), recorded)
-        frozen = with_repaid_shapes(frozen, recorded)
+        from flaxformer_mt.config.batch_shapes import with_decided_shapes
+
+        frozen = _with_position_scale(self._sized(recorded, text, steps), recorded)
+        frozen = with_decided_shapes(frozen, recorded=recorded)
         if recorded is not None:
             frozen = with_minutes_of(recorded, _ordered_as(recorded, frozen), self.spec)
         refuse_unused(frozen, self.overrides, self.spec, recorded=recorded)
 
         if say is not None and recorded is None:
-            if frozen.data.valid_fraction and not self.config.data.valid_fraction:
-                say(
-                    f"no validation text is given: {frozen.data.valid_fraction:.1%} of the "
-                    "training text is held out for it (data.valid_fraction)"
-                )
-            settings = self.config.data  # in which a language that isn't set is still empty
-            languages = {"src_lang": settings.src_lang, "tgt_lang": settings.tgt_lang}
-            assumption = assumed(dataclasses.replace(frozen.data, **languages))
-            if assumption:
-                say(assumption)
+            for sentence in self._assumptions(frozen):
+                say(sentence)
         return frozen
 
     def _sized(
-        self,
-        recorded: ExperimentConfig | None,
-        measure: Callable[[DataConfig], TextSize] | None,
-        pace: Pace | None,
-    ) -> ConfigDict:
-        """The config with sizes for the text, if it leaves them to the text."""
-        config = copy.deepcopy(self.config)
+        self, recorded: ExperimentConfig | None, text: TextSize | None, steps: int | None
+    ) -> ExperimentConfig:
+        """The config with sizes as recorded or for the text, if it leaves them to the text."""
         if recorded is None:
             self._refuse_minutes()
-        if config.sizes != "corpus":
-            _hold_out(config, recorded, pairs=0)
-            return config
-        from flaxformer_mt.config.sizes import TYPICAL, sized
+        if self.config.sizes != "corpus":
+            return _with_held_out_text(freeze(self.config, self.spec), recorded, pairs=0)
 
-        # Steps out of bounds are refused with all settings, at the end.
-        own_steps = None if "training.steps" in self.free else max(1, config.training.steps)
-        _put(config, sized(TYPICAL, steps=own_steps), self.free)
         if recorded is not None:
+            from flaxformer_mt.config.sizes import TYPICAL
+
+            config = self._with_sizes(TYPICAL)
             _put(config, flatten(recorded), self.free)
             config.sizes = recorded.sizes
-            _hold_out(config, recorded, pairs=0)
-        elif measure is not None and config.data.train:
-            data = freeze(config, self.spec).data
-            text, languages = measure(data), (data.src_lang, data.tgt_lang)
-            _put(config, sized(text, languages, steps=own_steps), self.free)
-            config.sizes = "given"
-            _hold_out(config, recorded, pairs=text.pairs)
-            if config.training.minutes and pace is not None:
-                steps = pace(freeze(config, self.spec))
-                _put(config, sized(text, languages, steps=steps), self.free)
+            return _with_held_out_text(freeze(config, self.spec), recorded, pairs=0)
+
+        if text is None:
+            return self.for_typical_text
+        data = self.for_typical_text.data
+        config = self._with_sizes(text, (data.src_lang, data.tgt_lang), steps)
+        config.sizes = "given"
+        return _with_held_out_text(freeze(config, self.spec), recorded, pairs=text.pairs)
+
+    def _with_sizes(
+        self, text: TextSize, languages: tuple[str, str] = ("", ""), steps: int | None = None
+    ) -> ConfigDict:
+        """A copy of the config with the free sizes for the text; for so many steps, if given."""
+        from flaxformer_mt.config.sizes import sized
+
+        config = copy.deepcopy(self.config)
+        if steps is None and "training.steps" not in self.free:
+            # Steps out of bounds are refused with all settings, at the end.
+            steps = max(1, config.training.steps)
+        _put(config, sized(text, languages, steps=steps), self.free)
         return config
+
+    def _assumptions(self, settled: ExperimentConfig) -> Iterator[str]:
+        """Sentences on what the settled config takes for granted about a new run's text."""
+        if settled.data.valid_fraction and not self.config.data.valid_fraction:
+            yield (
+                f"no validation text is given: {settled.data.valid_fraction:.1%} of the "
+                "training text is held out for it (data.valid_fraction)"
+            )
+        settings = self.config.data  # in which a language that isn't set is still empty
+        languages = {"src_lang": settings.src_lang, "tgt_lang": settings.tgt_lang}
+        assumption = assumed(dataclasses.replace(settled.data, **languages))
+        if assumption:
+            yield assumption
 
     def _refuse_minutes(self) -> None:
         """Raises ConfigError for `training.minutes` of a new run that can't decide its steps."""
@@ -213,12 +238,10 @@ def _of_file(spec: str) -> ConfigDict:
 
 def _free_sizes(config: ConfigDict, overrides: Sequence[str] | Mapping[str, Any]) -> frozenset[str]:
     """The keys of `sized` that neither the config's file nor an override sets."""
-    from flaxformer_mt.config.sizes import TYPICAL, sized
-
     overridden = {override.partition("=")[0] for override in overrides}
     free = {
         key
-        for key in sized(TYPICAL, ("zh", "en"))  # all keys that there are
+        for key in _all_sizes()
         if key not in overridden and _setting_at(config, key) == default_of(key)
     }
     # A tie that fits only separate vocabularies is chosen together with them.
@@ -228,6 +251,13 @@ def _free_sizes(config: ConfigDict, overrides: Sequence[str] | Mapping[str, Any]
     if "data.vocabulary.size" not in free:
         free.discard("data.vocabulary.soft_size")
     return frozenset(free)
+
+
+def _all_sizes() -> frozenset[str]:
+    """All keys that `sized` may give."""
+    from flaxformer_mt.config.sizes import TYPICAL, sized
+
+    return frozenset(sized(TYPICAL, ("zh", "en")))
 
 
 def _setting_at(config: ConfigDict, key: str) -> Any:
@@ -240,16 +270,18 @@ def _put(config: ConfigDict, settings: Mapping[str, Any], keys: Iterable[str]) -
         config.update_from_flattened_dict({key: settings.get(key, default_of(key)) for key in keys})
 
 
-def _hold_out(config: ConfigDict, recorded: ExperimentConfig | None, *, pairs: int) -> None:
-    """Sets `data.valid_fraction`, in place, if there is one corpus and no text to validate on.
+def _with_held_out_text(
+    config: ExperimentConfig, recorded: ExperimentConfig | None, *, pairs: int
+) -> ExperimentConfig:
+    """The config with some text held out if there is one corpus and nothing else to validate on.
 
     The share is as `recorded`, or as of so many pairs (0: unknown).
     """
-    has_text = config.data.valid.to_dict() != default_config().data.valid.to_dict()
-    if config.data.valid_fraction or has_text or len(config.data.train) != 1:
-        return
-    known = None if recorded is None else recorded.data.valid_fraction
-    config.data.valid_fraction = share_to_hold_out(pairs) if known is None else known
+    data = config.data
+    if data.valid_fraction or data.has_validation_text or len(data.train) != 1:
+        return config
+    share = share_to_hold_out(pairs) if recorded is None else recorded.data.valid_fraction
+    return dataclasses.replace(config, data=dataclasses.replace(data, valid_fraction=share))
 
 
 def share_to_hold_out(pairs: int) -> float:
@@ -257,28 +289,6 @@ def share_to_hold_out(pairs: int) -> float:
     if not pairs:
         return _SHARE_HELD_OUT
     return float(f"{min(_MOST_HELD_OUT, _HELD_OUT / pairs):.2g}")
-
-
-def with_repaid_shapes(
-    config: ExperimentConfig, recorded: ExperimentConfig | None = None
-) -> ExperimentConfig:
-    """The config with `data.batch.max_shapes` of 0 settled: as `recorded`, or by the length of the
-    training."""
-    batch = config.data.batch
-    if batch.max_shapes:
-        return config
-    known = 0 if recorded is None else recorded.data.batch.max_shapes
-    shapes = known or most_repaid_shapes(config)
-    batch = dataclasses.replace(batch, max_shapes=shapes)
-    return dataclasses.replace(config, data=dataclasses.replace(config.data, batch=batch))
-
-
-def most_repaid_shapes(config: ExperimentConfig) -> int:
-    """How many batch shapes the config's training repays compiling."""
-    from flaxformer_mt.config.sizes import repaid_shapes
-
-    batch, types = config.data.batch.tokens, config.data.vocabulary.size
-    return repaid_shapes(config.model, types, batch, config.training.steps)
 
 
 def _with_position_scale(

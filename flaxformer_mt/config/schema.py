@@ -377,6 +377,11 @@ class DataConfig:
     filter: FilterConfig = setting(FilterConfig, "")
     batch: BatchConfig = setting(BatchConfig, "")
 
+    @property
+    def has_validation_text(self) -> bool:
+        """Whether `valid` names text of its own; a share of the training text doesn't count."""
+        return self.valid != CorpusConfig(name="valid")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScheduleConfig:

@@ -20,6 +20,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from flaxformer_mt.config.batch_shapes import TrainingWork, decided_shapes
 from flaxformer_mt.config.languages import written_script
 from flaxformer_mt.config.schema import ModelConfig
 
@@ -46,17 +47,6 @@ _DROPOUT = 0.3, 0.1  # the first up to _DROPOUT_FALLS tokens, the second from MU
 _DROPOUT_FALLS = 700_000  # all of Multi30k
 
 _SHAPES = _Ends(6, 16)
-# One shape for everything is as long as the longest pair: two thirds to five sixths of it would be
-# padding, in the texts below. Two leave 38 to 48%.
-FEWEST_SHAPES, MOST_SHAPES = 2, 16
-# N shapes leave about this / N as much padding as there are tokens: 1.0 to 1.3 for the built-in
-# grammar, Multi30k and Tatoeba, from two to sixteen shapes.
-_PADDING = 1.1
-_FULL = 0.8  # of a batch's positions are tokens, about
-# What a CPU computes in the time in which it compiles a step: 7 to 10 seconds of one core, from two
-# layers a side to base, at 90 to 230 GFLOP/s. An accelerator computes far more, but compiles all
-# shapes at once, and its trainings are long: they get the most shapes anyway.
-_COMPILING = 8e11  # FLOPs
 
 _HEAD, _HEADS = 32, 8  # the least width of a head, and the paper's number of them
 _FEED_FORWARD = 4  # times the model's width
@@ -86,8 +76,8 @@ _MANY_CHARACTERS: dict[str, tuple[Any, str]] = {
 class TextSize:
     """How much text there is to train on.
 
-    Tokens are words between blanks, source and target together; of a language written without
-    blanks, two characters count as one token.
+    Tokens are words between blanks, source and target together; of text written without blanks, two
+    characters count as one token.
     """
 
     tokens: int
@@ -251,7 +241,7 @@ def batch_tokens(text: TextSize) -> int:
 
 
 def max_shapes(text: TextSize, steps: int) -> int:
-    """More shapes save padding; in a short training at most those that `repaid_shapes` says."""
+    """More for more text, which is trained on for longer; fewer where the steps repay fewer."""
     wide, (encoder, decoder) = width(text), layers(text)
     count, each = heads(wide)
     model = ModelConfig(
@@ -263,31 +253,10 @@ def max_shapes(text: TextSize, steps: int) -> int:
         d_k=each,
         d_v=each,
     )
-    repaid = repaid_shapes(model, vocabulary_size(text), batch_tokens(text), steps)
-    return min(round(_between(text, _SHAPES)), repaid)
-
-
-def repaid_shapes(model: ModelConfig, types: int, batch: int, steps: int) -> int:
-    """The number of batch shapes that costs a training least, compiling and padding together.
-
-    Each shape is compiled once. More of them fit the lengths of pairs better and save padding in
-    every step. With N shapes, `tokens * _PADDING / N` positions are padding, and compiling takes as
-    long as `N * _COMPILING / flops` positions; the sum is least where both are equal. A batch has
-    `batch` positions a side.
-    """
-    tokens = 2 * batch * _FULL * steps
-    shapes = math.sqrt(_PADDING * tokens * _flops(model, types) / _COMPILING)
-    return max(FEWEST_SHAPES, min(MOST_SHAPES, round(shapes)))
-
-
-def _flops(model: ModelConfig, types: int) -> float:
-    """Of training on one position of either side, the mean of both: six for each parameter that it
-    meets (two forward, four backward)."""
-    attention = 2 * model.d_model * model.num_heads * (model.d_k + model.d_v)
-    feed_forward = 2 * model.d_model * model.d_ff
-    source = model.encoder_layers * (attention + feed_forward)
-    target = model.decoder_layers * (2 * attention + feed_forward) + model.d_model * types
-    return 6 * (source + target) / 2
+    work = TrainingWork(
+        model=model, types=vocabulary_size(text), batch_tokens=batch_tokens(text), steps=steps
+    )
+    return decided_shapes(work, most=round(_between(text, _SHAPES)))
 
 
 def training_steps(text: TextSize) -> int:

@@ -54,6 +54,7 @@ from flaxformer_mt.rundir.checkpoint_choice import Chosen, Which
 from flaxformer_mt.rundir.checkpoints import load_chosen
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from flaxformer_mt.rundir.paths import as_path, document, exists, explained, write_bytes
+from flaxformer_mt.wording import listed
 
 _LOGGER = logging.getLogger(__name__)
 Member = tuple[Any, Transformer]  # a tree under "params" and its model
@@ -556,13 +557,12 @@ def _warn(translations: Sequence[Translation], first: int) -> None:
         if translation.at_risk
     ]
     if several:
-        numbers = ", ".join(map(str, several[:_SHOWN])) + ", ..." * (len(several) > _SHOWN)
         _LOGGER.warning(
             "%s of %s lines have several sentences, but the model may translate only one of them: "
             "split these lines (flaxformer_mt.split_sentences); counted from 0: %s",
             f"{len(several):,}",
             f"{len(translations):,}",
-            numbers,
+            listed(several[:_SHOWN], len(several)),
         )
 
 

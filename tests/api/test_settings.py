@@ -14,6 +14,7 @@ from flaxformer_mt.config import ConfigError, read_config, to_dict
 from flaxformer_mt.parallel.processes import Processes
 from flaxformer_mt.rundir.layout import RunDirectory, create, read_record
 from flaxformer_mt.training import program
+from tests.decoding.runs import make_run
 
 MADE = ("kind=synthetic", "size=9")
 TEXT = [f"data.{corpus}.{setting}" for corpus in ("train.made", "valid") for setting in MADE]
@@ -141,6 +142,16 @@ def test_a_run_from_another_takes_over_steps_but_no_minutes(tmp_path):
     assert (new.training.minutes, new.training.steps) == (0, source.training.steps)
     with pytest.raises(ConfigError, match="created with --config, and there are .* steps already"):
         started_from(tmp_path / "two", source, "training.minutes=5")
+
+
+def test_a_run_whose_config_has_other_sizes_since_is_resumed_without_it(tmp_path):
+    """As one begun with `files:tiny`, whose sizes a later version changes."""
+    run = make_run(tmp_path / "run", {1: None})
+    text = ["data.train=a.en,a.de"]
+    with pytest.raises(ConfigError, match="'model.d_model' was .*; leave out --config to resume"):
+        continued(run, settled(run, "files:tiny", text))
+    _, changed = continued(run, settled(run, None, []))
+    assert not changed
 
 
 @pytest.mark.parametrize("command", ["plan", "doctor"])

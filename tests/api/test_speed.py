@@ -1,5 +1,7 @@
 """The steps that fit into some minutes, and how a machine's pace is measured."""
 
+import dataclasses
+
 import pytest
 
 from flaxformer_mt.api.speed import FEWEST, Pacing, measured_pacing
@@ -22,11 +24,30 @@ def test_too_short_a_time_gives_the_fewest_steps_and_says_what_they_take():
     assert PACING.describe(1).endswith("these fewest steps take about 1.2 minutes")
 
 
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ({"training.validate_every": 50}, (20 - 7) * 5),
+        ({"training.validate_every": 0}, (1 - 7) * 5),  # only at the end
+        ({"training.save_every": 1}, (1000 - 40) * 1.2 * 0.25),
+        ({"data.batch.max_shapes": 12}, (12 - 4) * 5),
+        ({"data.batch.max_shapes": 0}, 0),  # as many as the training's length repays
+    ],
+)
+def test_what_the_user_sets_beside_the_steps_is_in_the_time(given, seconds):
+    """A training of 1,000 steps has 4 shapes, 7 validations and 40 checkpoints otherwise."""
+    pacing = dataclasses.replace(PACING, given=given)
+    longer = pacing.seconds_beside(1000) - PACING.seconds_beside(1000)
+    assert longer == pytest.approx(seconds)
+    steps = pacing.steps_in(20)
+    assert pacing.seconds_of(steps) <= 0.95 * 20 * 60 < pacing.seconds_of(steps + 2)
+
+
 def test_a_pace_is_measured_by_real_steps():
     config = read_config(
         "quickstart", ["model.d_model=16", "model.d_ff=16", "data.batch.tokens=64"]
     )
     text = TextSize(tokens=400, pairs=50)  # four words a side, 1.7 pieces each, and an end mark
-    pacing = measured_pacing(config, text, TextSize(tokens=640, pairs=80))
+    pacing = measured_pacing(config, text, TextSize(tokens=640, pairs=80), {})
     assert 0 < pacing.step < pacing.spent and 0 < pacing.compiling < pacing.spent
     assert pacing.validation == pytest.approx(80 * 8 / 64 * (3.2 + 1 / 3) * pacing.step)

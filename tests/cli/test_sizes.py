@@ -69,7 +69,7 @@ def test_sizes_are_explained(run, arguments):
 def test_minutes_are_turned_into_steps_of_this_machine(run, arguments, tmp_path, monkeypatch):
     """Which the run records, so that it isn't measured again."""
     pacing = Pacing(step=0.5, compiling=3, validation=1, spent=5, text=TextSize(2541))
-    monkeypatch.setattr(speed, "measured_pacing", lambda config, text, valid: pacing)
+    monkeypatch.setattr(speed, "measured_pacing", lambda *arguments: pacing)
     arguments = [*arguments, "--config.training.minutes=10"]
     done = run("config", *arguments, "--explain", "training")
     assert pacing.describe(10) in done.errors
@@ -81,6 +81,24 @@ def test_minutes_are_turned_into_steps_of_this_machine(run, arguments, tmp_path,
     overrides = [argument.removeprefix("--config.") for argument in arguments[2:]]
     training = settled(begun, "files", overrides).training
     assert (training.steps, training.minutes) == (pacing.steps_in(10), 10)
+
+
+def test_what_the_user_sets_beside_minutes_stays_and_takes_its_time(run, arguments, monkeypatch):
+    def measured(config, text, valid, given):
+        return Pacing(step=0.5, compiling=3, validation=1, spent=5, text=text, given=given)
+
+    monkeypatch.setattr(speed, "measured_pacing", measured)
+    arguments = [*arguments, "--config.training.minutes=10"]
+    own = {"training.validate_every": 20, "training.save_every": 4, "data.batch.max_shapes": 9}
+    steps = []
+    for changes in ({}, own):
+        output = run(
+            "config", *arguments, *(f"--config.{key}={own[key]}" for key in changes)
+        ).output
+        lines = dict(line.split(" = ") for line in output.splitlines())
+        assert changes.items() <= {key: int(lines[key]) for key in changes}.items()
+        steps.append(int(lines["training.steps"]))
+    assert steps[1] < 0.8 * steps[0]
 
 
 def test_sizes_for_text_that_is_not_counted_are_assumed(run, arguments, corpus):

@@ -93,7 +93,13 @@ CALLS = [
     ("translate --suppress \udcfc", "--suppress: '\\udcfc' is not UTF-8"),
     ("translate --format jsonl --key \udcfc", "--key: '\\udcfc' is not UTF-8"),
     # Forms of lines.
-    ("translate --format jsonl --output-format tsv", "you can write jsonl or"),
+    (
+        "translate --format jsonl --output-format tsv",
+        "--output-format: from jsonl you can write jsonl or text, not tsv",
+    ),
+    ("translate --shard 0/2", "--shard needs an output file"),
+    ("score --output-shards 2", "--output-shards needs an output file"),
+    ("score --join 2", "--join needs --output"),
     ("translate --tokens", "add --output-format jsonl"),
     ("translate --format jsonl --key ''", "--key is empty"),
     ("translate --prefix-key p", "add --format jsonl"),

@@ -5,8 +5,12 @@ import pytest
 import flaxformer_mt as fm
 from flaxformer_mt.api.settings import SettingsRequest
 from flaxformer_mt.config import ConfigError, read_config, to_dict
-from flaxformer_mt.config.load import most_repaid_shapes
-from flaxformer_mt.config.sizes import FEWEST_SHAPES, MOST_SHAPES
+from flaxformer_mt.config.batch_shapes import (
+    FEWEST_SHAPES,
+    MOST_SHAPES,
+    TrainingWork,
+    repaid_shapes,
+)
 from flaxformer_mt.rundir.layout import RunDirectory, create
 
 CHOSEN = "data.batch.max_shapes=0"
@@ -30,9 +34,10 @@ def test_a_larger_model_repays_more_shapes():
 @pytest.mark.parametrize("steps", [300, 1300, 4000])
 def test_four_times_the_steps_repay_twice_the_shapes(steps):
     config = read_config("quickstart", [f"training.steps={steps}"])
-    chosen = most_repaid_shapes(config)
+    chosen = repaid_shapes(TrainingWork.of(config))
     # Padding falls with the shapes and compiling grows with them: both costs double.
-    longer = most_repaid_shapes(read_config("quickstart", [f"training.steps={4 * steps}"]))
+    four_times = read_config("quickstart", [f"training.steps={4 * steps}"])
+    longer = repaid_shapes(TrainingWork.of(four_times))
     assert abs(longer - 2 * chosen) <= 1
 
 

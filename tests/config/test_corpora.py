@@ -46,7 +46,7 @@ def test_an_order_other_than_of_names_is_another_experiment():
 def test_sizes_of_one_s_own_are_hard_limits():
     def made(**changes):
         settings = {"data.train": ("a.en", "a.de"), **changes}
-        return read_config("files", settings, measure=lambda data: TextSize(80_000))
+        return read_config("files", settings, text=TextSize(80_000))
 
     assert made().data.vocabulary.soft_size
     assert not made(**{"data.vocabulary.size": 700}).data.vocabulary.soft_size
@@ -62,11 +62,11 @@ def test_chinese_and_japanese_get_what_the_pages_say():
         for language in ("zh", "ja", "jpn", "zho_Hant", "yue"):
             settings = {"data.train": ("a.en", "a.txt"), "data.src_lang": "en"}
             settings["data.tgt_lang"] = language
-            config = read_config("files", settings, measure=lambda data, text=text: text)
+            config = read_config("files", settings, text=text)
             vocabulary = config.data.vocabulary
             assert vocabulary.size == size and vocabulary.byte_fallback
             assert vocabulary.character_coverage == 0.9995
             assert (vocabulary.shared, config.model.tie) == (False, "target")
     settings |= {"data.vocabulary.shared": True}
-    config = read_config("files", settings, measure=lambda data: TextSize(80_000))
+    config = read_config("files", settings, text=TextSize(80_000))
     assert (config.data.vocabulary.shared, config.model.tie) == (True, "all")

@@ -14,7 +14,7 @@ from flaxformer_mt.config import (
     thaw,
     uneven_heads,
 )
-from flaxformer_mt.config.load import apply_overrides, built_in_names, find_config
+from flaxformer_mt.config.load import Draft, apply_overrides, built_in_names, find_config
 from flaxformer_mt.config.sizes import LITTLE, MUCH, TYPICAL, TextSize
 
 
@@ -432,7 +432,7 @@ TEXT = ["data.train=a.en,a.de"]
 
 def for_tokens(tokens, *overrides, recorded=None):
     settings = [*TEXT, *overrides]
-    return read_config("files", settings, recorded=recorded, measure=lambda data: TextSize(tokens))
+    return read_config("files", settings, recorded=recorded, text=TextSize(tokens))
 
 
 def test_sizes_are_those_of_the_variant_for_so_many_tokens():
@@ -450,7 +450,7 @@ def test_what_the_user_sets_wins_over_the_corpus(tmp_path):
     text = find_config("files").read_text()
     text = text.replace("    return", "    config.model.d_ff = 64\n    return")
     (tmp_path / "wide.py").write_text(text)
-    wide = read_config(str(tmp_path / "wide.py"), TEXT, measure=lambda data: TextSize(LITTLE))
+    wide = read_config(str(tmp_path / "wide.py"), TEXT, text=TextSize(LITTLE))
     assert (wide.model.d_ff, wide.model.d_model) == (64, 128)
     assert for_tokens(LITTLE, "sizes=given").model.d_model == 512
 
@@ -472,7 +472,8 @@ def test_a_run_of_an_earlier_version_keeps_its_sizes():
 
 
 def test_without_text_sizes_are_not_settled():
-    config = read_config("files", measure=lambda data: 1 // 0)
+    assert not Draft.of("files").needs_text and Draft.of("files", TEXT).needs_text
+    config = read_config("files")
     assert config.sizes == "corpus" and config.model == read_config("files:small").model
 
 
@@ -506,7 +507,7 @@ def test_training_text_is_held_out_where_nothing_else_validates(pairs, fraction)
     config = read_config(
         "files",
         ["data.train=a.en,a.de"],
-        measure=lambda _: TextSize(24 * pairs, pairs=pairs),
+        text=TextSize(24 * pairs, pairs=pairs),
         say=said.append,
     )
     assert config.data.valid_fraction == fraction

@@ -14,8 +14,8 @@ def lasting(minutes, *overrides, recorded=None):
         "files",
         settings,
         recorded=recorded,
-        measure=lambda data: TextSize(LITTLE),
-        pace=lambda config: int(50 * config.training.minutes),
+        text=TextSize(LITTLE),
+        steps=int(50 * minutes),
     )
 
 

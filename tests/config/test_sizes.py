@@ -76,8 +76,8 @@ def config_for(text: TextSize, *, steps: int | None = None) -> ExperimentConfig:
     return read_config(
         "files",
         ["data.train=a.en,a.de", *(["training.minutes=1"] if steps else [])],
-        measure=lambda data: text,
-        pace=lambda config: steps,
+        text=text,
+        steps=steps,
     )
 
 

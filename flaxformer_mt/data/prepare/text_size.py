@@ -2,6 +2,9 @@
 
 import dataclasses
 import itertools
+import re
+
+import regex
 
 from flaxformer_mt.config.languages import is_written_without_blanks
 from flaxformer_mt.config.schema import DataConfig
@@ -17,6 +20,13 @@ from flaxformer_mt.data.prepare.sample import (
 
 _SAMPLE = 20_000  # pairs read of a corpus whose size is known
 _MOST_TYPES = 1_000_000  # different words that are told apart: some 100 MB
+# Scripts written without blanks between words. Text of them may stand on a side of another language
+# too: in a mixture of several, or where the language is assumed.
+_UNSPACED = regex.compile(
+    r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}]"
+)
+_FIRST_BYTES = re.compile(rb"[\xe0\xe1\xe3-\xe9\xf0]")  # of nearly all of them: found much faster
+_MUCH_UNSPACED = 0.25  # of the tokens: with more, words between blanks say nothing of the types
 
 
 @dataclasses.dataclass
@@ -27,6 +37,7 @@ class _Tally:
     types: set[bytes]
     pairs: int = 0
     tokens: int = 0
+    unspaced: int = 0  # of the tokens: those of text without blanks on a side of another language
     size: int = 0  # bytes, with line ends
 
     def add(self, *sides: bytes) -> None:
@@ -36,25 +47,35 @@ class _Tally:
             if without_blanks:
                 self.tokens += max(1, tokens_of_characters(len(text.decode())))
                 continue
-            words = text.split()
-            self.tokens += len(words)
+            words, unspaced = _words(text)
+            self.tokens += len(words) + unspaced
+            self.unspaced += unspaced
             if len(self.types) < _MOST_TYPES:
                 self.types.update(words)
+
+
+def _words(text: bytes) -> tuple[list[bytes], int]:
+    """The words between blanks, without characters of unspaced scripts, and how many tokens these
+    characters are."""
+    if _FIRST_BYTES.search(text) is None:
+        return text.split(), 0
+    spaced, characters = _UNSPACED.subn("", text.decode())
+    return spaced.encode().split(), tokens_of_characters(characters)
 
 
 def measured_text(config: DataConfig, split: str = "train") -> TextSize:
     """The size of "train" or "valid" before filters, without sets of TFDS or the hub.
 
     At most a million pairs of a corpus are read, in seconds; its size in bytes tells about the
-    rest. Different words are those of the pairs read, and unknown with a language written without
-    blanks. Raises CorpusError, and PrepareError if no pair is left.
+    rest. Different words are those of the pairs read, and unknown with text written without blanks.
+    Raises CorpusError, and PrepareError if no pair is left.
     """
     without_blanks = (
         is_written_without_blanks(config.src_lang),
         is_written_without_blanks(config.tgt_lang),
     )
     types, drops = set[bytes](), Drops()
-    pairs = tokens = 0.0
+    pairs = tokens = unspaced = 0.0
     opened = open_split(config, split, without_fetched=True)
     for key, _, source in opened:
         most = ENOUGH if source.size is None else _SAMPLE
@@ -68,12 +89,12 @@ def measured_text(config: DataConfig, split: str = "train") -> TextSize:
         times = _times_read(source, tally, is_whole=tally.pairs < most)
         pairs += times * tally.pairs
         tokens += times * tally.tokens
+        unspaced += times * tally.unspaced
         drops.merge(corpus_drops)
     if opened and not pairs:
         raise nothing_left(split, [drops])
-    return TextSize(
-        tokens=round(tokens), pairs=round(pairs), types=0 if any(without_blanks) else len(types)
-    )
+    has_types = not any(without_blanks) and unspaced <= _MUCH_UNSPACED * tokens
+    return TextSize(tokens=round(tokens), pairs=round(pairs), types=len(types) if has_types else 0)
 
 
 def _times_read(source: PairSource, tally: _Tally, *, is_whole: bool) -> float:

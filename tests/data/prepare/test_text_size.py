@@ -3,7 +3,7 @@
 import pytest
 
 from flaxformer_mt.config import corpus, default_config, freeze
-from flaxformer_mt.config.sizes import TextSize
+from flaxformer_mt.config.sizes import TextSize, sized
 from flaxformer_mt.data.prepare import text_size
 from flaxformer_mt.data.prepare.manifest import PrepareError
 from flaxformer_mt.data.prepare.text_size import measured_text
@@ -36,6 +36,24 @@ def test_lines_that_are_no_pairs_do_not_count(tmp_path):
 def test_two_characters_count_as_a_token_where_words_have_no_blanks(tmp_path):
     data = config_of(tmp_path, "two words\n", "今天天气\n", languages=("en", "zh"))
     assert measured_text(data) == TextSize(tokens=4, pairs=1)
+
+
+CHINESE = "今天天气很好我们去公园散步吧\n"  # 14 characters
+
+
+@pytest.mark.parametrize("languages", [("en", "zh"), ("en", "de"), ("en", "mul")])
+def test_chinese_lines_are_no_single_words_whatever_language_is_set(tmp_path, languages):
+    """As in a mixture of several languages, or where one is assumed."""
+    data = config_of(tmp_path, "we go for a walk\n" * 300, CHINESE * 300, languages=languages)
+    text = measured_text(data)
+    assert text == TextSize(tokens=300 * (5 + 7), pairs=300)
+    assert sized(text) == sized(TextSize(3600))
+
+
+def test_a_few_chinese_names_leave_the_words_known(tmp_path):
+    data = config_of(tmp_path, "the city of Xi'an (西安) is old\n", "die Stadt Xi'an ist alt\n")
+    text = measured_text(data)
+    assert (text.tokens, text.types) == (7 + 1 + 5, 11)
 
 
 def test_a_large_file_is_measured_by_its_beginning(tmp_path, monkeypatch):
