@@ -21,7 +21,7 @@ from flaxformer_mt.decoding.errors import DecodingError
 from flaxformer_mt.decoding.penalties import coverage_penalty, length_penalty
 from flaxformer_mt.decoding.rounding import one_of_few, power_of_two_at_least, power_of_two_at_most
 from flaxformer_mt.decoding.run.sizes import SHORTEST, in_batches, is_small, shards_of
-from flaxformer_mt.decoding.text.outputs import NO_NUMBERS
+from flaxformer_mt.decoding.text.decoded import NO_NUMBERS
 from flaxformer_mt.decoding.text.segments import Part
 from flaxformer_mt.model.stacks import aligning_layer, layer_name
 from flaxformer_mt.model.transformer import Transformer

@@ -19,7 +19,7 @@ from flaxformer_mt.decoding.errors import DecodingError, LineError, TargetError
 from flaxformer_mt.decoding.options import SearchOptions
 from flaxformer_mt.decoding.penalties import length_penalty
 from flaxformer_mt.decoding.search.sampling import Sampling
-from flaxformer_mt.decoding.text.outputs import Decoded
+from flaxformer_mt.decoding.text.decoded import Decoded
 from flaxformer_mt.decoding.text.segments import split_to_fit
 from flaxformer_mt.decoding.text.translation import chrf
 from flaxformer_mt.decoding.translator import Translator

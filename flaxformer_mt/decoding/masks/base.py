@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from flaxformer_mt.decoding.source import Source
+from flaxformer_mt.decoding.source import Source, Types
 from flaxformer_mt.decoding.top_k import Logits as Logits
 
 Index = Int[Array, ""]
@@ -43,7 +43,7 @@ class Mask(Protocol):
     """
 
     def arrays(
-        self, sources: Sequence[Source], types: Int[np.ndarray, " kept"], shape: tuple[int, int]
+        self, sources: Sequence[Source], types: Types, shape: tuple[int, int]
     ) -> MaskArrays | None:
         """Host arrays for a batch of `sources`, padded to `shape` (rows, source length); None if it
         bans nothing there.

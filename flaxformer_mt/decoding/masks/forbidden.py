@@ -15,7 +15,7 @@ from flaxformer_mt.decoding.constraints.forbidden import Forbidden, entry_kind
 from flaxformer_mt.decoding.errors import TooManyPhrases
 from flaxformer_mt.decoding.masks.base import Generated, Index, MaskArrays, Tokens, TypeMask
 from flaxformer_mt.decoding.rounding import power_of_two_at_least
-from flaxformer_mt.decoding.source import Source
+from flaxformer_mt.decoding.source import Source, Types
 
 MOST_BYTES = 1 << 30  # of a batch's table
 _NEEDS = 4  # an entry of the table is so many times a state, plus the tokens that have to come
@@ -28,7 +28,7 @@ class ForbiddenPhrases:
     suppress: tuple[int, ...]  # never generated: an automaton can't count on them
 
     def arrays(
-        self, sources: Sequence[Source], types: Int[np.ndarray, " kept"], shape: tuple[int, int]
+        self, sources: Sequence[Source], types: Types, shape: tuple[int, int]
     ) -> MaskArrays | None:
         """By rows the states in which their automata begin, of a table that they share. Raises
         TooManyPhrases."""
@@ -70,7 +70,7 @@ def entry_type(states: int) -> type[np.signedinteger[Any]]:
 
 
 def table_of(
-    automata: Sequence[Forbidden], types: Int[np.ndarray, " kept"], suppress: Sequence[int]
+    automata: Sequence[Forbidden], types: Types, suppress: Sequence[int]
 ) -> tuple[Int[np.ndarray, "states kept"], dict[int, int]]:
     """One table of the automata for a vocabulary of these types, and by `id` where each begins.
 
@@ -115,7 +115,7 @@ def _needs(
 
 
 def _effects(
-    automaton: Forbidden, types: Int[np.ndarray, " kept"]
+    automaton: Forbidden, types: Types
 ) -> tuple[Int[np.ndarray, "states effects"], Int[np.ndarray, " kept"]]:
     """The state after each state by effect, and the effect that each type has.
 

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array
 
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding.masks.base import Generated, Index, MaskArrays, Tokens, TypeMask
-from flaxformer_mt.decoding.source import Source
+from flaxformer_mt.decoding.source import Source, Types
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,9 +18,7 @@ class NoRepeats:
 
     no_repeat_ngram: int  # tokens of an n-gram
 
-    def arrays(
-        self, sources: Sequence[Source], types: Int[np.ndarray, " kept"], shape: tuple[int, int]
-    ) -> MaskArrays:
+    def arrays(self, sources: Sequence[Source], types: Types, shape: tuple[int, int]) -> MaskArrays:
         """None are needed: all is in the tokens."""
         return MaskArrays()
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Int
 from flaxformer_mt.data.vocabulary import BLANK, EOS, PAD, UNK, Vocabularies
 from flaxformer_mt.decoding.errors import DecodingError
 from flaxformer_mt.decoding.masks.base import Generated, Logits, MaskArrays, Tokens, TypeMask
-from flaxformer_mt.decoding.source import Source
+from flaxformer_mt.decoding.source import Source, Types
 from flaxformer_mt.parsing.linearization import bracket_types
 
 
@@ -36,9 +36,7 @@ class TreeShape:
 
     brackets: Brackets
 
-    def arrays(
-        self, sources: Sequence[Source], types: Int[np.ndarray, " kept"], shape: tuple[int, int]
-    ) -> MaskArrays:
+    def arrays(self, sources: Sequence[Source], types: Types, shape: tuple[int, int]) -> MaskArrays:
         """By rows: the number of a tree's leaves, and the source's tokens."""
         words = np.zeros(shape[0], np.int32)
         tokens = np.full(shape, PAD, np.int32)

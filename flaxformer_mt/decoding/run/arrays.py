@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int
 
 from flaxformer_mt.data.vocabulary import PAD
+from flaxformer_mt.decoding.constraints.symbols import Continues
 from flaxformer_mt.decoding.errors import TooManyPhrases
 from flaxformer_mt.decoding.masks.base import BatchMask, MaskArrays
 from flaxformer_mt.decoding.masks.forbidden import ForbiddenPhrases
@@ -19,10 +19,7 @@ from flaxformer_mt.decoding.search.banks import Phrases, arranged, in_larger_arr
 from flaxformer_mt.decoding.search.sampling import SEED_WORDS, seed_words
 from flaxformer_mt.decoding.search.settings import Rules
 from flaxformer_mt.decoding.search.state import SearchRows
-from flaxformer_mt.decoding.source import Source
-
-Continues = Bool[np.ndarray, " vocab"]
-Types = Int[np.ndarray, " kept"]
+from flaxformer_mt.decoding.source import Source, Types
 
 
 @dataclasses.dataclass(frozen=True)

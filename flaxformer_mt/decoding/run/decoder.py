@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.shortlist import Shortlist
 from flaxformer_mt.data.vocabulary import EOS, UNK
+from flaxformer_mt.decoding.constraints.symbols import Continues
 from flaxformer_mt.decoding.errors import LineError, TooManyPhrases
 from flaxformer_mt.decoding.masks.base import Mask
 from flaxformer_mt.decoding.masks.trees import Brackets
@@ -20,21 +21,20 @@ from flaxformer_mt.decoding.run.arrays import (
     BatchArrays,
     BatchFiller,
     ConstraintSizes,
-    Continues,
     FilledBatch,
 )
 from flaxformer_mt.decoding.run.checks import check_rules, check_source
-from flaxformer_mt.decoding.run.outputs import OutputReader
+from flaxformer_mt.decoding.run.output_reader import OutputReader
 from flaxformer_mt.decoding.run.programs import Models, Params, SearchPrograms
 from flaxformer_mt.decoding.run.schedules import Padding, schedule_for
-from flaxformer_mt.decoding.run.shortlists import Types, shortened
+from flaxformer_mt.decoding.run.shortlists import shortened
 from flaxformer_mt.decoding.run.sizes import PlannedBatch
 from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.search.settings import numbers_for, rules_for
 from flaxformer_mt.decoding.search.state import Hypotheses
-from flaxformer_mt.decoding.source import Source
+from flaxformer_mt.decoding.source import Source, Types
+from flaxformer_mt.decoding.text.decoded import Decoded, TextOf
 from flaxformer_mt.decoding.text.limits import OutputLimits
-from flaxformer_mt.decoding.text.outputs import Decoded, TextOf
 from flaxformer_mt.parallel.mesh import local_mesh
 
 

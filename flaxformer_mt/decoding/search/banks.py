@@ -30,12 +30,12 @@ from flaxformer_mt.decoding.constraints.superstrings import (
     overlapping_first,
     shortest_texts,
 )
+from flaxformer_mt.decoding.constraints.symbols import Continues
 from flaxformer_mt.decoding.masks.base import Allowed, TypeMask
 from flaxformer_mt.decoding.rounding import one_of_few
+from flaxformer_mt.decoding.source import Types
 from flaxformer_mt.decoding.top_k import Candidates, Logits, LogProbs, Places, largest, take
 
-Continues = Bool[Array, " vocab"]
-"""The types that continue a word: as the next token, they would make a phrase part of one."""
 _BEGINNINGS = 8  # of a phrase that are under way at a time and may go on; the longest ones
 
 
@@ -75,7 +75,7 @@ class Required(NamedTuple):
 
     phrases: Phrases
     progress: PhraseProgress
-    continues: Continues
+    continues: Bool[Array, " vocab"]  # `Continues`, on the device
 
     def banned(self, room: Int[Array, " rows"]) -> TypeMask:
         """The types after which `room` tokens, end mark included, are too few for what is to come;
@@ -254,9 +254,9 @@ def from_banks(
 
 def arranged(
     phrases: Sequence[Sequence[Phrase]],
-    types: Int[np.ndarray, " kept"],
+    types: Types,
     rows: int,
-    continues: Bool[np.ndarray, " vocab"],
+    continues: Continues,
 ) -> Phrases:
     """The phrases of a batch's rows as the search needs them, in its own ids of the `types`."""
     ordered = [overlapping_first(of_row, continues) for of_row in phrases]
@@ -278,16 +278,14 @@ def arranged(
     return Phrases(tokens, is_open, tables)
 
 
-def none_of(rows: int, count: int, length: int, continues: Bool[np.ndarray, " vocab"]) -> Phrases:
+def none_of(rows: int, count: int, length: int, continues: Continues) -> Phrases:
     """Room for `count` phrases of `length` tokens in each row, which has none."""
     tokens: Any = np.full((rows, count, length), PAD, np.int32)
     is_open: Any = np.zeros((rows, count), bool)
     return in_larger_arrays(Phrases(tokens, is_open), count, length, continues)
 
 
-def in_larger_arrays(
-    phrases: Phrases, count: int, length: int, continues: Bool[np.ndarray, " vocab"]
-) -> Phrases:
+def in_larger_arrays(phrases: Phrases, count: int, length: int, continues: Continues) -> Phrases:
     """The same with room for `count` phrases of `length` tokens in each row. `shortest` is there
     even if no phrases overlap, so that the form doesn't depend on them."""
     rows, present, present_length = phrases.tokens.shape
@@ -310,7 +308,7 @@ def _tables(
     phrases: Sequence[Sequence[Phrase]],
     rows: int,
     together: int,
-    continues: Bool[np.ndarray, " vocab"],
+    continues: Continues,
 ) -> Any:
     """`Phrases.shortest` for the first `together` phrases of each row; further rows have none."""
     shortest = np.zeros((rows, 1 << together, together), np.int32)
