@@ -294,7 +294,7 @@ class Translator:
         number, counted from `first`. With `mbr`, the best are those that resemble the others most,
         by chrF. No two of the `n_best` have the same text: there are fewer if the search finds
         fewer.
-        `masks` are your own reasons why tokens may not come next (`masks.base.Mask`);
+        `masks` are your own rules on which tokens may come next (`masks.base.Mask`);
         `constraint_sizes` keep few programs for required and forbidden phrases.
 
         Before anything is searched: raises OverlongError and LineError with the line's number,

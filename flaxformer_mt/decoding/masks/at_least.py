@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.decoding.masks.base import Generated, MaskArrays, TypeMask
+from flaxformer_mt.decoding.masks.base import Generated, MaskArrays, TypeFlags
 from flaxformer_mt.decoding.source import Source, Types
 
 
@@ -30,7 +30,7 @@ class AtLeast:
             fewest[row] = min(max(self.min_length, by_source), np.iinfo(np.int32).max)
         return MaskArrays(rows=fewest)
 
-    def banned(self, arrays: MaskArrays, generated: Generated) -> TypeMask | None:
+    def banned(self, arrays: MaskArrays, generated: Generated) -> TypeFlags | None:
         """As `Mask.banned`."""
         rows, beams, _ = generated.tokens.shape
         too_short = generated.position < arrays.rows  # --> [rows]

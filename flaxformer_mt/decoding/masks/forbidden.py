@@ -13,7 +13,7 @@ from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
 from flaxformer_mt.decoding.constraints.automata import DEAD
 from flaxformer_mt.decoding.constraints.forbidden import Forbidden, entry_kind
 from flaxformer_mt.decoding.errors import TooManyPhrases
-from flaxformer_mt.decoding.masks.base import Generated, Index, MaskArrays, Tokens, TypeMask
+from flaxformer_mt.decoding.masks.base import Generated, Index, MaskArrays, Tokens, TypeFlags
 from flaxformer_mt.decoding.rounding import power_of_two_at_least
 from flaxformer_mt.decoding.source import Source, Types
 
@@ -46,14 +46,14 @@ class ForbiddenPhrases:
     def in_states(
         self, arrays: MaskArrays | None, states: int, types: int, shape: tuple[int, int]
     ) -> MaskArrays:
-        """The same with a table of so many states, or one that bans nothing."""
+        """As `TableMask.in_states`; the table's type depends on `states` alone."""
         table = np.zeros((states, types), entry_type(states))
         if arrays is None:
             return MaskArrays(rows=np.zeros((shape[0], 1), np.int32), shared=table)
         table[: len(arrays.shared)] = arrays.shared
         return MaskArrays(rows=arrays.rows, shared=table)
 
-    def banned(self, arrays: MaskArrays, generated: Generated) -> TypeMask:
+    def banned(self, arrays: MaskArrays, generated: Generated) -> TypeFlags:
         """As `Mask.banned`."""
         return completes_phrase(
             arrays.rows,
@@ -150,7 +150,7 @@ def completes_phrase(
     tokens: Tokens,
     position: Index,
     limits: Int[Array, " rows"],
-) -> TypeMask:
+) -> TypeFlags:
     """The types that, as token number `position`, would complete a forbidden phrase."""
 
     def read(place: Array, states: Array) -> Array:

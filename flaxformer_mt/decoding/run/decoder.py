@@ -54,7 +54,7 @@ class BatchDecoder:
     this process's devices). With `sampling`, the beam holds that many draws. With a `shortlist`,
     outputs use only its types for the batch's sources, and probabilities are relative to these.
     With `trees`, outputs are trees over these types, without a shortlist. `masks` are the caller's
-    own reasons why types may not come next. With `text_of`, which gives the text of tokens, no two
+    own rules on which types may come next. With `text_of`, which gives the text of tokens, no two
     outputs in an n-best list have the same text: if the beam finds fewer texts than `n_best`, the
     list is shorter.
 
@@ -217,9 +217,9 @@ class BatchDecoder:
 
 def _with_shared(programs: SearchPrograms, filled: FilledBatch) -> SearchPrograms:
     """The programs with what all rows of a batch share."""
-    if all(shared is None for shared in filled.masks) and filled.continues is None:
+    if all(shared is None for shared in filled.mask_shared) and filled.continues is None:
         return programs
-    changes: dict[str, Any] = {"masks": filled.masks}
+    changes: dict[str, Any] = {"mask_shared": filled.mask_shared}
     if filled.continues is not None:
         changes["continues"] = filled.continues
     return programs.with_numbers(**changes)

@@ -377,7 +377,7 @@ def lower_search(
     def abstract(leaf: Any) -> Any:
         return jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf), sharding=sharding)
 
-    unmasked = SearchNumbers(masks=(None,) * len(rules.all_masks))
-    batch = empty_arrays(rows, src_length, masks=len(rules.all_masks))
+    unmasked = SearchNumbers(mask_shared=(None,) * len(rules.all_masks))
+    batch = empty_arrays(rows, src_length, mask_count=len(rules.all_masks))
     arguments = jax.tree.map(abstract, (unmasked, *batch))
     return jax.jit(search).trace(params, *arguments).lower(lowering_platforms=platforms)

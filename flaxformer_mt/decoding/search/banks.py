@@ -31,7 +31,7 @@ from flaxformer_mt.decoding.constraints.superstrings import (
     shortest_texts,
 )
 from flaxformer_mt.decoding.constraints.symbols import Continues
-from flaxformer_mt.decoding.masks.base import Allowed, TypeMask
+from flaxformer_mt.decoding.masks.base import Allowed, TypeFlags
 from flaxformer_mt.decoding.rounding import one_of_few
 from flaxformer_mt.decoding.source import Types
 from flaxformer_mt.decoding.top_k import Candidates, Logits, LogProbs, Places, largest, take
@@ -77,7 +77,7 @@ class Required(NamedTuple):
     progress: PhraseProgress
     continues: Bool[Array, " vocab"]  # `Continues`, on the device
 
-    def banned(self, room: Int[Array, " rows"]) -> TypeMask:
+    def banned(self, room: Int[Array, " rows"]) -> TypeFlags:
         """The types after which `room` tokens, end mark included, are too few for what is to come;
         and the end mark, unless nothing is."""
         rows, beams, count, length = self.progress.matched.shape
@@ -130,7 +130,7 @@ class Required(NamedTuple):
         rows, beams, _ = logits.shape
         unmet = ~self.progress.met_after(jnp.full((1, 1), False))  # --> [rows, beams, phrases]
         following = _next_tokens(self.phrases, self.progress)
-        likely = jnp.where(allowed.mask(beams), logits, -jnp.inf)
+        likely = jnp.where(allowed.flags(beams), logits, -jnp.inf)
         likeliest = jnp.argmax(likely, axis=2, keepdims=True)  # --> [rows, beams, 1]
         token = jnp.concatenate([likeliest, following], axis=2)  # --> [rows, beams, 1 + phrases]
         constrained = (self.phrases.lengths > 0).any(axis=2, keepdims=True)
