@@ -237,6 +237,19 @@ def test_what_has_no_room_is_refused(translator):
             translator.translate(LINES[:1], constraint_sizes=few, **constraints)
 
 
+def test_a_line_with_too_many_required_phrases_is_named_before_any_batch(translator, monkeypatch):
+    """A smaller batch would not help."""
+    monkeypatch.setattr(BatchFiller, "fill", lambda *_: pytest.fail("a batch was begun"))
+    five = "die kleine katze sieht einen".split()
+    with pytest.raises(LineError, match="at most 4 required phrases of 8 tokens") as error:
+        translator.translate(
+            LINES,
+            constraints=[five[:4], [], five, five],
+            constraint_sizes=[ConstraintSizes(4, 8, 64)],
+        )
+    assert error.value.number == 2
+
+
 def test_lines_that_have_room_alone_have_it_together(translator):
     """A batch whose phrases need a larger table than there is goes in halves."""
     forbidden = [["haus"], ["hund", "rennt"], ["wer", "sieht"], ["schlafen"]]

@@ -9,12 +9,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from flaxformer_mt.data.vocabulary import PAD
+from flaxformer_mt.decoding.constraints.phrases import Phrase
 from flaxformer_mt.decoding.constraints.symbols import Continues
-from flaxformer_mt.decoding.errors import TooManyPhrases
+from flaxformer_mt.decoding.errors import LineError, TooManyPhrases
 from flaxformer_mt.decoding.masks.base import Ban, MaskArrays
 from flaxformer_mt.decoding.rounding import power_of_two_at_least
 from flaxformer_mt.decoding.run.checks import takes_phrases
-from flaxformer_mt.decoding.search.banks import Phrases, arranged, in_larger_arrays, none_of
+from flaxformer_mt.decoding.search.banks import (
+    Phrases,
+    arranged,
+    in_larger_arrays,
+    none_of,
+    room_for,
+)
 from flaxformer_mt.decoding.search.sampling import SEED_WORDS, seed_words
 from flaxformer_mt.decoding.search.settings import Rules
 from flaxformer_mt.decoding.search.state import SearchRows
@@ -30,6 +37,19 @@ class ConstraintSizes:
     phrases: int  # of a sentence
     tokens: int  # of a phrase
     states: int  # of a mask's table, such as that of forbidden phrases
+
+    def has_room_for(self, phrases: Sequence[Phrase]) -> bool:
+        """Whether there is room for the required phrases of one sentence, if it has any."""
+        count, tokens = room_for([phrases]) if phrases else (0, 0)
+        return count <= self.phrases and tokens <= self.tokens
+
+    def describe(self) -> str:
+        """For a sentence that has no room: how much it may have."""
+        return (
+            f"a sentence takes at most {self.phrases} required phrases of {self.tokens} tokens "
+            f"and about {self.states:,} letters of forbidden phrases: give it fewer or shorter "
+            "ones"
+        )
 
 
 class BatchArrays(NamedTuple):
@@ -101,6 +121,13 @@ class BatchFiller:
     seed: int  # of sampling
     sizes: Sequence[ConstraintSizes] = ()
 
+    def check(self, number: int, source: Source) -> None:
+        """Raises LineError for a source whose required phrases fit none of the `sizes`: no smaller
+        batch has more room for them. (A smaller batch may help if `fill` finds a table too large,
+        since all sources of a batch share it.)"""
+        if self.sizes and not any(sizes.has_room_for(source.phrases) for sizes in self.sizes):
+            raise LineError(number, self.sizes[-1].describe())
+
     def fill(
         self,
         sources: Sequence[Source],
@@ -111,7 +138,7 @@ class BatchFiller:
     ) -> FilledBatch:
         """The arrays of a batch of `shape` (rows, source length), in the search's own ids of the
         `types`; the outputs of each source have at most so many tokens as `limits` say. Raises
-        TooManyPhrases if `sizes` have no room for the phrases."""
+        TooManyPhrases for tables that are too large, or for which `sizes` have no room."""
         widest = max(len(source.prefix) for source in sources)
         width = power_of_two_at_least(widest) if widest else 0  # compiled in: few of them
         src, src_lengths, rows = empty_arrays(*shape, prefix=width)
@@ -155,11 +182,7 @@ class BatchFiller:
         for sizes in self.sizes:
             if constraints.fit(sizes):
                 return self._in_sizes(constraints, sizes, types, shape)
-        raise TooManyPhrases(
-            f"a sentence takes at most {sizes.phrases} required phrases of {sizes.tokens} tokens "
-            f"and about {sizes.states:,} letters of forbidden phrases: give it fewer or shorter "
-            "ones"
-        )
+        raise TooManyPhrases(self.sizes[-1].describe())
 
     def _in_sizes(
         self,

@@ -162,6 +162,9 @@ class BatchDecoder:
             check_source(
                 number, source, limit, max_length=self._limits.max_length, continues=continues
             )
+        filler = self._filler(self._programs)
+        for number, source in enumerate(sources):
+            filler.check(number, source)
         return limits
 
     def _searched(
@@ -226,7 +229,8 @@ def _with_shared(programs: SearchPrograms, filled: FilledBatch) -> SearchProgram
 
 
 def _bisected(batch: PlannedBatch, error: TooManyPhrases) -> list[PlannedBatch]:
-    """A batch as two, which need smaller tables. Raises LineError for a single source."""
+    """A batch as two, whose forbidden phrases need smaller tables. Raises LineError for a single
+    source."""
     if len(batch.numbers) == 1:
         raise LineError(batch.numbers[0], str(error)) from None
     half = len(batch.numbers) // 2

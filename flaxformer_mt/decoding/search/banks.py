@@ -252,6 +252,14 @@ def from_banks(
     return largest(-place.astype(jnp.float32), count)[1]
 
 
+def room_for(phrases: Sequence[Sequence[Phrase]]) -> tuple[int, int]:
+    """Room for how many phrases, and of how many tokens, arrays of rows with these phrases have:
+    one of few sizes, since they are compiled in."""
+    count = one_of_few(max(map(len, phrases)), 4)
+    length = one_of_few(max(len(phrase.tokens) for of_row in phrases for phrase in of_row), 8)
+    return count, length
+
+
 def arranged(
     phrases: Sequence[Sequence[Phrase]],
     types: Types,
@@ -260,9 +268,7 @@ def arranged(
 ) -> Phrases:
     """The phrases of a batch's rows as the search needs them, in its own ids of the `types`."""
     ordered = [overlapping_first(of_row, continues) for of_row in phrases]
-    # Sizes are compiled in: few of them.
-    count = one_of_few(max(map(len, phrases)), 4)
-    length = one_of_few(max(len(phrase.tokens) for of_row in phrases for phrase in of_row), 8)
+    count, length = room_for(phrases)
     tokens: Any = np.full((rows, count, length), PAD, np.int32)
     is_open: Any = np.zeros((rows, count), bool)
     for row, (of_row, _) in enumerate(ordered):
