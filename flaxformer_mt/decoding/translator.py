@@ -75,10 +75,10 @@ class _Ensemble:
         return tuple((id(params), model) for params, model in self.members)
 
     @functools.cached_property
-    def suited(self) -> tuple[Models, Params]:
+    def suited(self) -> tuple[Params, Models]:
         """As these devices search with them; for a TPU it has copies of the tables."""
         params, models = zip(*self.members, strict=True)
-        return suited(models, params, self.mesh.devices.flat[0].platform)
+        return suited(params, models, self.mesh.devices.flat[0].platform)
 
 
 class _KeptDecoder(NamedTuple):
@@ -411,7 +411,7 @@ class Translator:
     def _new_decoder(self, options: SearchOptions, suppress: tuple[int, ...]) -> BatchDecoder:
         """No two outputs in an n-best list have the same text, except for `mbr`, which compares
         all that the search finds."""
-        models, params = self._ensemble.suited
+        params, models = self._ensemble.suited
         return BatchDecoder(
             params,
             models,

@@ -299,7 +299,7 @@ def test_a_tpu_searches_with_tables_of_whole_chunks_and_finds_the_same(monkeypat
     model = model.clone(config=dataclasses.replace(model.config, **sizes))
     params = parameters(model, 2)
     params["embedding"]["softmax_bias"] = jnp.linspace(-1.0, 1.0, VOCAB)
-    models, padded = programs.suited((model,), (params,), "tpu")
+    padded, models = programs.suited((params,), (model,), "tpu")
     assert padded[0]["embedding"]["softmax"].shape[0] == CHUNK
     sources = sentences(6, seed=9)
     for settings in ({}, {"no_repeat_ngram": 1}, {"diverse_groups": 2, "diversity": 0.5}):

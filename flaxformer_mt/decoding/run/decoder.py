@@ -94,7 +94,7 @@ class BatchDecoder:
         )
         numbers = numbers_for(config, sampling or Sampling(), rules)
         mesh = local_mesh() if mesh is None else mesh
-        self._programs = SearchPrograms.of(models, params, rules, numbers, mesh)
+        self._programs = SearchPrograms.of(params, models, rules, numbers, mesh)
         self._every_type = np.arange(self._programs.target_types)
 
         max_length = min(model.config.max_length for model in models)

@@ -44,4 +44,4 @@ def shortened(
         for tree, model in zip(programs.params, programs.models, strict=True)
     )
     models = tuple(model.of_types(size) for model in programs.models)
-    return dataclasses.replace(programs, models=models, params=params, rules=rules), types
+    return dataclasses.replace(programs, params=params, models=models, rules=rules), types

@@ -80,8 +80,8 @@ def diverse_candidates(
         tokens = jnp.take_along_axis(token, places, axis=1)  # --> [rows, width]
         chosen_before = chosen_before.at[row, tokens].add(weight)
 
-    together: Ranked = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *by_group)
-    return together
+    all_groups: Ranked = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *by_group)
+    return all_groups
 
 
 @jax.named_scope("candidates")
