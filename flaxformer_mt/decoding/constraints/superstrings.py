@@ -8,7 +8,7 @@ from jaxtyping import Int
 from flaxformer_mt.decoding.constraints.phrases import Phrase
 from flaxformer_mt.decoding.constraints.symbols import Continues
 
-MOST_TOGETHER = 8  # phrases of a row whose overlaps are counted exactly; others count in full
+MOST_OVERLAPPING = 8  # phrases of a row whose overlaps are counted exactly; others count in full
 NEVER = 1 << 20  # tokens: more than any output has
 
 
@@ -37,14 +37,16 @@ def _needed(ordered: Sequence[Phrase], begun: Mapping[Phrase, int], continues: C
     `begun` gives how many of each one's first tokens are there; `ordered` are these phrases and
     those that are met.
     """
-    together = [place for place, phrase in enumerate(ordered[:MOST_TOGETHER]) if phrase in begun]
-    counted_alone = [phrase for phrase in ordered[MOST_TOGETHER:] if phrase in begun]
-    table = shortest_texts(ordered[:MOST_TOGETHER], continues)
-    if_first = table[sum(1 << place for place in together)]
-    begun_apart = int(if_first.min()) if together else 0
+    overlapping = [
+        place for place, phrase in enumerate(ordered[:MOST_OVERLAPPING]) if phrase in begun
+    ]
+    counted_alone = [phrase for phrase in ordered[MOST_OVERLAPPING:] if phrase in begun]
+    table = shortest_texts(ordered[:MOST_OVERLAPPING], continues)
+    if_first = table[sum(1 << place for place in overlapping)]
+    begun_apart = int(if_first.min()) if overlapping else 0
     ways = [
         begun_apart,
-        *(int(if_first[place]) - begun[ordered[place]] for place in together),
+        *(int(if_first[place]) - begun[ordered[place]] for place in overlapping),
         *(begun_apart - begun[phrase] for phrase in counted_alone),
     ]
     return min(ways) + sum(len(phrase.tokens) for phrase in counted_alone)
@@ -90,7 +92,7 @@ def overlapping_first(phrases: Sequence[Phrase], continues: Continues) -> tuple[
 
 
 def _share_tokens(first: Phrase, second: Phrase, continues: Continues) -> bool:
-    """Whether a text with both phrases may have fewer tokens than both together."""
+    """Whether a text with both phrases may have fewer tokens than the two added up."""
     if {*first.tokens}.isdisjoint(second.tokens):
         return False
     pairs = (first, second), (second, first)

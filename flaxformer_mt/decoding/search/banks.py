@@ -11,7 +11,7 @@ A hypothesis never goes where its limit leaves no room for what is to come, so a
 phrases. Which phrases are met or under way is read from the tokens.
 
 In shapes, `phrases` is the number of phrases that a row has room for, `length` that of a phrase's
-tokens, and `together` that of the phrases whose overlaps are counted.
+tokens, and `overlapping` that of the phrases whose overlaps are counted.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from jaxtyping import Array, Bool, Float, Int
 from flaxformer_mt.data.vocabulary import EOS, PAD
 from flaxformer_mt.decoding.constraints.phrases import Phrase
 from flaxformer_mt.decoding.constraints.superstrings import (
-    MOST_TOGETHER,
+    MOST_OVERLAPPING,
     NEVER,
     overlapping_first,
     shortest_texts,
@@ -46,7 +46,7 @@ class Phrases(NamedTuple):
     open: Bool[Array, "rows phrases"]  # its last word may go on; else it must end there
     # Where phrases overlap: the tokens of the shortest text that has all phrases of a subset of
     # the row's first few, bit by bit, if it begins with one of them (NEVER: not of the subset).
-    shortest: Int[Array, "rows subsets together"] | None = None
+    shortest: Int[Array, "rows subsets overlapping"] | None = None
 
     @property
     def lengths(self) -> Int[Array, "rows 1 phrases"]:
@@ -201,16 +201,16 @@ def _shortest_rest(
     if phrases.shortest is None:
         return in_full.sum(axis=2) - under_way.max(axis=2)
 
-    together = phrases.shortest.shape[2]
-    bits = jnp.asarray(1 << np.arange(together))
-    subset = jnp.where(unmet[..., :together], bits, 0).sum(axis=2)  # --> [rows, beams]
+    overlapping = phrases.shortest.shape[2]
+    bits = jnp.asarray(1 << np.arange(overlapping))
+    subset = jnp.where(unmet[..., :overlapping], bits, 0).sum(axis=2)  # --> [rows, beams]
     row = jnp.arange(len(unmet))[:, None]
-    if_first = phrases.shortest[row, subset]  # --> [rows, beams, together]
-    begun_together = (if_first - under_way[..., :together]).min(axis=2)
+    if_first = phrases.shortest[row, subset]  # --> [rows, beams, overlapping]
+    begun_overlapping = (if_first - under_way[..., :overlapping]).min(axis=2)
     begun_apart = if_first.min(axis=2)
-    if under_way.shape[2] > together:
-        begun_apart -= under_way[..., together:].max(axis=2)
-    return in_full[..., together:].sum(axis=2) + jnp.minimum(begun_together, begun_apart)
+    if under_way.shape[2] > overlapping:
+        begun_apart -= under_way[..., overlapping:].max(axis=2)
+    return in_full[..., overlapping:].sum(axis=2) + jnp.minimum(begun_overlapping, begun_apart)
 
 
 def _next_tokens(phrases: Phrases, progress: PhraseProgress) -> Int[Array, "rows beams phrases"]:
@@ -276,11 +276,11 @@ def arranged(
             tokens[row, place, : len(phrase.tokens)] = np.searchsorted(types, phrase.tokens)
             is_open[row, place] = phrase.open
 
-    overlapping = max(number for _, number in ordered)
-    if not overlapping:
+    most = max(number for _, number in ordered)
+    if not most:
         return Phrases(tokens, is_open)
-    together = min(MOST_TOGETHER, 4 if overlapping <= 4 else 8)
-    tables = _tables([of_row for of_row, _ in ordered], rows, together, continues)
+    overlapping = min(MOST_OVERLAPPING, 4 if most <= 4 else 8)
+    tables = _tables([of_row for of_row, _ in ordered], rows, overlapping, continues)
     return Phrases(tokens, is_open, tables)
 
 
@@ -306,20 +306,20 @@ def in_larger_arrays(phrases: Phrases, count: int, length: int, continues: Conti
         ]
         for of_row, open_of_row in zip(tokens, is_open, strict=True)
     ]
-    together = min(MOST_TOGETHER, count)
-    return Phrases(tokens, is_open, _tables(of_rows, rows, together, continues))
+    overlapping = min(MOST_OVERLAPPING, count)
+    return Phrases(tokens, is_open, _tables(of_rows, rows, overlapping, continues))
 
 
 def _tables(
     phrases: Sequence[Sequence[Phrase]],
     rows: int,
-    together: int,
+    overlapping: int,
     continues: Continues,
 ) -> Any:
-    """`Phrases.shortest` for the first `together` phrases of each row; further rows have none."""
-    shortest = np.zeros((rows, 1 << together, together), np.int32)
+    """`Phrases.shortest` for the first `overlapping` phrases of each row; more rows have none."""
+    shortest = np.zeros((rows, 1 << overlapping, overlapping), np.int32)
     for row, of_row in enumerate(phrases):
-        table = shortest_texts(of_row[:together], continues)
+        table = shortest_texts(of_row[:overlapping], continues)
         shortest[row, : len(table), : table.shape[1]] = table
         shortest[row, : len(table), table.shape[1] :] = NEVER
     shortest[:, 0] = 0
