@@ -517,19 +517,25 @@ class Translator:
         warn: bool = True,
     ) -> Iterator[Translation]:
         """As `translate`, for any number of lines, with at most `window` in memory; no log line
-        without `warn`."""
+        without `warn`. Arguments are checked at the call, and lines as they are read."""
         if isinstance(lines, str):
             raise TypeError("translate_lines takes lines; for a single str use `translate`")
         if isinstance(lines, bytes | Mapping) or not isinstance(lines, Iterable):
             raise TypeError(f"translate_lines takes lines of text, not {type(lines).__name__}")
         if arguments.whole_number("window", window) < 1:
             raise ValueError(f"window = {window} must be at least 1")
-        remaining = iter(lines)
+        options = SearchOptions(n_best=n_best, several=several)
+        return self._by_windows(iter(lines), window, options, warn=warn)
+
+    def _by_windows(
+        self, lines: Iterator[str], window: int, options: SearchOptions, *, warn: bool
+    ) -> Iterator[Translation]:
+        """As `translate_lines`, of arguments that are checked."""
         first = 0
-        while block := list(itertools.islice(remaining, window)):
-            options = SearchOptions(n_best=n_best, several=several, first=first)
-            translations = self.translate_with(block, options, [PLAIN_LINE] * len(block))
-            if warn and several != "keep":
+        while block := list(itertools.islice(lines, window)):
+            numbered = dataclasses.replace(options, first=first)
+            translations = self.translate_with(block, numbered, [PLAIN_LINE] * len(block))
+            if warn and options.several != "keep":
                 _warn(translations, first)
             yield from translations
             first += len(block)
