@@ -291,11 +291,11 @@ class Translator:
         `forbid` and its line's in `forbid_each` (piece by piece, if split), but each of its line's
         `constraints` and the translations of its terms in `terminology`. With `sampling`, the
         `n_best` likeliest of beam_size draws are returned; draws depend on the seed and the line's
-        number, counted from `first`. With `mbr`, the best are those that resemble the others most,
-        by chrF. No two of the `n_best` have the same text: there are fewer if the search finds
-        fewer.
-        `masks` are your own rules on which tokens may come next (`masks.base.Mask`);
-        `constraint_sizes` keep few programs for required and forbidden phrases.
+        number, counted from `first` (default: 0; files and the command count from 1). With `mbr`,
+        the best are those that resemble the others most, by chrF. No two of the `n_best` have the
+        same text: there are fewer if the search finds fewer. `masks` are your own rules on which
+        tokens may come next (`masks.base.Mask`); `constraint_sizes` keep few programs for required
+        and forbidden phrases.
 
         Before anything is searched: raises OverlongError and LineError with the line's number,
         other DecodingErrors, ValueError for contradictory settings and lists of another length, and
