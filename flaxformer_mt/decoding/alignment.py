@@ -7,7 +7,9 @@ target word is aligned to the source word with the largest sum. This is the base
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -65,14 +67,35 @@ def _align(
     vocabularies: Vocabularies,
 ) -> Alignment:
     src, tgt = _Words(source), _Words(target)
+    attended = _by_target_word(src, tgt, parts, weights, vocabularies)
     links: list[tuple[int, int]] = []
-    # The newest target word, which the next part may continue, and its weights by source word.
-    word, looked = -1, dict[int, float]()
+    # A word that goes on in the next part is there once for each of these parts.
+    for tgt_word, of_parts in itertools.groupby(attended, key=operator.attrgetter("tgt_word")):
+        sums: dict[int, float] = {}  # by source word
+        for _, first_src_word, of_part in of_parts:
+            for src_word, weight in enumerate(of_part, start=first_src_word):
+                sums[src_word] = sums.get(src_word, 0.0) + weight
+        if any(sums.values()):
+            links.append((max(sums, key=sums.__getitem__), tgt_word))
+    return Alignment(src_words=src.texts, tgt_words=tgt.texts, links=tuple(links))
 
-    def link() -> None:
-        if any(looked.values()):
-            links.append((max(looked, key=looked.__getitem__), word))
 
+class _Attended(NamedTuple):
+    """What one target word attends to in a part of its line."""
+
+    tgt_word: int
+    first_src_word: int
+    weights: list[float]  # of that source word and those after it
+
+
+def _by_target_word(
+    src: "_Words",
+    tgt: "_Words",
+    parts: Sequence[Part],
+    weights: Sequence[Float[np.ndarray, "tgt src"]],
+    vocabularies: Vocabularies,
+) -> Iterator[_Attended]:
+    """Each part's target words, in the line's order, with their weights summed over pieces."""
     for part, part_weights in zip(parts, weights, strict=True):
         lead = len(part.src_lead.encode())
         src_spans = [
@@ -95,14 +118,8 @@ def _align(
         top, left = int(rows.min()), int(columns.min())
         sums = np.zeros((int(rows.max()) - top + 1, int(columns.max()) - left + 1))
         np.add.at(sums, (rows[:, None] - top, columns[None] - left), inner)
-        for number, of_word in enumerate(sums.tolist(), start=top):
-            if number != word:
-                link()
-                word, looked = number, {}
-            for place, weight in enumerate(of_word, start=left):
-                looked[place] = looked.get(place, 0.0) + weight
-    link()
-    return Alignment(src_words=src.texts, tgt_words=tgt.texts, links=tuple(links))
+        for tgt_word, of_word in enumerate(sums.tolist(), start=top):
+            yield _Attended(tgt_word, left, of_word)
 
 
 class _Words:

@@ -36,5 +36,5 @@ class UnspeltError(DecodingError):
 
 
 class TooManyPhrases(DecodingError):
-    """More required or forbidden phrases than a batch's arrays have room for. A batch of fewer
-    sentences may fit."""
+    """A table of the forbidden phrases of a batch's sentences that is too large. A batch of fewer
+    sentences needs a smaller one."""

@@ -65,7 +65,7 @@ class SearchOptions:
     first: int = 0  # the number of the first line
     mbr: bool = False
     constraint_sizes: tuple[ConstraintSizes, ...] = ()
-    masks: tuple[Mask, ...] = ()  # the caller's own reasons why tokens may not come next
+    masks: tuple[Mask, ...] = ()  # the caller's own rules on which tokens may come next
 
     def __post_init__(self) -> None:
         checked: dict[str, Any] = {

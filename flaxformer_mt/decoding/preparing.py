@@ -8,15 +8,12 @@ import math
 from collections.abc import Sequence, Set
 from typing import NamedTuple
 
-import numpy as np
-from jaxtyping import Bool
-
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
 from flaxformer_mt.decoding.constraints.forbidden import Forbidden, forbidden
 from flaxformer_mt.decoding.constraints.phrases import Phrase
 from flaxformer_mt.decoding.constraints.required import required_phrases
-from flaxformer_mt.decoding.constraints.symbols import continues_word
+from flaxformer_mt.decoding.constraints.symbols import Continues, continues_word
 from flaxformer_mt.decoding.errors import DecodingError, LineError, OverlongError
 from flaxformer_mt.decoding.options import LineOptions, SearchOptions, Several
 from flaxformer_mt.decoding.source import Source
@@ -47,7 +44,7 @@ class Spelled(NamedTuple):
     suppressed: tuple[int, ...]  # types that are never generated
     forbidden: Forbidden | None  # phrases that no line may have
     # Which types continue a word; None if there are no constraints and no terms.
-    continues: Bool[np.ndarray, " vocab"] | None
+    continues: Continues | None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,8 +3,14 @@
 import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
+from jaxtyping import Int
+
 from flaxformer_mt.decoding.constraints.forbidden import Forbidden
 from flaxformer_mt.decoding.constraints.phrases import Phrase
+
+Types = Int[np.ndarray, " kept"]
+"""The target types that a search's ids number: all of the vocabulary, or a shortlist's."""
 
 
 @dataclasses.dataclass(frozen=True)

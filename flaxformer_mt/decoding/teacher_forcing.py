@@ -21,7 +21,7 @@ from flaxformer_mt.decoding.errors import DecodingError
 from flaxformer_mt.decoding.penalties import coverage_penalty, length_penalty
 from flaxformer_mt.decoding.rounding import one_of_few, power_of_two_at_least, power_of_two_at_most
 from flaxformer_mt.decoding.run.sizes import SHORTEST, in_batches, is_small, shards_of
-from flaxformer_mt.decoding.text.outputs import NO_NUMBERS
+from flaxformer_mt.decoding.text.decoded import NO_NUMBERS
 from flaxformer_mt.decoding.text.segments import Part
 from flaxformer_mt.model.stacks import aligning_layer, layer_name
 from flaxformer_mt.model.transformer import Transformer
@@ -238,7 +238,7 @@ def batch_length(needed: int) -> int:
 
 
 def _forward(
-    model: Transformer, params: Mapping[str, Any], pairs: Pairs, *, with_attention: bool = False
+    params: Mapping[str, Any], model: Transformer, pairs: Pairs, *, with_attention: bool = False
 ) -> tuple[Float[Array, "rows length d_model"], Mapping[str, Any]]:
     """The decoder's states for every token of `tgt_in`, and what layers sow if `with_attention`."""
     positions = jnp.broadcast_to(jnp.arange(pairs.src.shape[1])[None], pairs.src.shape)
@@ -262,7 +262,7 @@ def _log_probs(
     params: Mapping[str, Any], pairs: Pairs, *, model: Transformer, width: int
 ) -> Float[Array, "rows length"]:
     """Log-probabilities of `tgt_out`; only `width` positions of each row have logits at a time."""
-    hidden, _ = _forward(model, params, pairs)
+    hidden, _ = _forward(params, model, pairs)
     rows, length, _ = hidden.shape
     count = -(-length // width)  # of slices of `width` positions
 
@@ -288,7 +288,7 @@ def _log_probs(
 def _mean_weights(
     params: Mapping[str, Any], pairs: Pairs, *, model: Transformer, layer: int
 ) -> Float[Array, "rows queries keys"]:
-    _, sown = _forward(model, params, pairs, with_attention=True)
+    _, sown = _forward(params, model, pairs, with_attention=True)
     return _layer_weights(sown, model.config, "decoder", "cross_attention")[layer].mean(axis=1)
 
 
@@ -296,7 +296,7 @@ def _mean_weights(
 def _all_weights(
     params: Mapping[str, Any], pairs: Pairs, *, model: Transformer
 ) -> tuple[Float[Array, "layers rows heads queries keys"], ...]:
-    _, sown = _forward(model, params, pairs, with_attention=True)
+    _, sown = _forward(params, model, pairs, with_attention=True)
     kinds = ("encoder", "self"), ("decoder", "self"), ("decoder", "cross")
     return tuple(
         _layer_weights(sown, model.config, stack, f"{kind}_attention") for stack, kind in kinds

@@ -76,10 +76,10 @@ class _Ensemble:
         return tuple((id(params), model) for params, model in self.members)
 
     @functools.cached_property
-    def suited(self) -> tuple[Models, Params]:
+    def suited(self) -> tuple[Params, Models]:
         """As these devices search with them; for a TPU it has copies of the tables."""
         params, models = zip(*self.members, strict=True)
-        return suited(models, params, self.mesh.devices.flat[0].platform)
+        return suited(params, models, self.mesh.devices.flat[0].platform)
 
 
 class _KeptDecoder(NamedTuple):
@@ -292,11 +292,11 @@ class Translator:
         `forbid` and its line's in `forbid_each` (piece by piece, if split), but each of its line's
         `constraints` and the translations of its terms in `terminology`. With `sampling`, the
         `n_best` likeliest of beam_size draws are returned; draws depend on the seed and the line's
-        number, counted from `first`. With `mbr`, the best are those that resemble the others most,
-        by chrF. No two of the `n_best` have the same text: there are fewer if the search finds
-        fewer.
-        `masks` are your own reasons why tokens may not come next (`masks.base.Mask`);
-        `constraint_sizes` keep few programs for required and forbidden phrases.
+        number, counted from `first` (default: 0; files and the command count from 1). With `mbr`,
+        the best are those that resemble the others most, by chrF. No two of the `n_best` have the
+        same text: there are fewer if the search finds fewer. `masks` are your own rules on which
+        tokens may come next (`masks.base.Mask`); `constraint_sizes` keep few programs for required
+        and forbidden phrases.
 
         Before anything is searched: raises OverlongError and LineError with the line's number,
         other DecodingErrors, ValueError for contradictory settings and lists of another length, and
@@ -412,7 +412,7 @@ class Translator:
     def _new_decoder(self, options: SearchOptions, suppress: tuple[int, ...]) -> BatchDecoder:
         """No two outputs in an n-best list have the same text, except for `mbr`, which compares
         all that the search finds."""
-        models, params = self._ensemble.suited
+        params, models = self._ensemble.suited
         return BatchDecoder(
             params,
             models,
@@ -518,19 +518,25 @@ class Translator:
         warn: bool = True,
     ) -> Iterator[Translation]:
         """As `translate`, for any number of lines, with at most `window` in memory; no log line
-        without `warn`."""
+        without `warn`. Arguments are checked at the call, and lines as they are read."""
         if isinstance(lines, str):
             raise TypeError("translate_lines takes lines; for a single str use `translate`")
         if isinstance(lines, bytes | Mapping) or not isinstance(lines, Iterable):
             raise TypeError(f"translate_lines takes lines of text, not {type(lines).__name__}")
         if arguments.whole_number("window", window) < 1:
             raise ValueError(f"window = {window} must be at least 1")
-        remaining = iter(lines)
+        options = SearchOptions(n_best=n_best, several=several)
+        return self._by_windows(iter(lines), window, options, warn=warn)
+
+    def _by_windows(
+        self, lines: Iterator[str], window: int, options: SearchOptions, *, warn: bool
+    ) -> Iterator[Translation]:
+        """As `translate_lines`, of arguments that are checked."""
         first = 0
-        while block := list(itertools.islice(remaining, window)):
-            options = SearchOptions(n_best=n_best, several=several, first=first)
-            translations = self.translate_with(block, options, [PLAIN_LINE] * len(block))
-            if warn and several != "keep":
+        while block := list(itertools.islice(lines, window)):
+            numbered = dataclasses.replace(options, first=first)
+            translations = self.translate_with(block, numbered, [PLAIN_LINE] * len(block))
+            if warn and options.several != "keep":
                 _warn(translations, first)
             yield from translations
             first += len(block)

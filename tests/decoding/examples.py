@@ -83,10 +83,10 @@ def beam_search(
         jnp.asarray(limits),
         prefix=jnp.broadcast_to(jnp.array(prefix, jnp.int32), (count, len(prefix))),
         seeds=jnp.zeros((count, 2), jnp.uint32),
-        masks=tuple(arrays.get(type(mask)) for mask in rules.all_masks),
+        mask_rows=tuple(arrays.get(type(mask)) for mask in rules.all_masks),
         phrases=phrases,
     )
-    numbers = numbers._replace(masks=(None,) * len(rules.all_masks))
+    numbers = numbers._replace(mask_shared=(None,) * len(rules.all_masks))
     state = advance(step, begin(cache, rows, rules, length=length), numbers, rules, until=length)
     return state.finished, state.position
 

@@ -122,8 +122,9 @@ def test_tokens_must_be_integers(translator):
 def test_other_methods_name_other_types(translator):
     for wrong, ask in (
         ("load_ensemble takes a list", lambda: Translator.load_ensemble("run")),
-        ("window must be an integer", lambda: next(translator.translate_lines(TWO, window=2.5))),
-        ("takes lines of text, not bytes", lambda: next(translator.translate_lines(b"ab"))),
+        ("window must be an integer", lambda: translator.translate_lines(TWO, window=2.5)),
+        ("takes lines of text, not bytes", lambda: translator.translate_lines(b"ab")),
+        ("n_best must be an integer", lambda: translator.translate_lines(TWO, n_best="2")),
         ("layer must be an integer", lambda: translator.align([("a", "b")], layer="1")),
         ("dtype must be 'float32' or 'bf", lambda: translator.with_dtype(None)),
         ("'beam_size' = '4': must be of type int", lambda: translator.with_config(beam_size="4")),
@@ -133,6 +134,8 @@ def test_other_methods_name_other_types(translator):
             ask()
     with pytest.raises(ValueError, match="'length_norm' = 'x': must be one of 'gnmt', 'average'"):
         translator.with_config(length_norm="x")
+    with pytest.raises(ValueError, match="several must be 'auto' or 'split' or 'keep'"):
+        translator.translate_lines(TWO, several="all")
     with pytest.raises(ValueError, match="at least one run"):
         Translator.load_ensemble([])
 

@@ -15,7 +15,7 @@ from flaxformer_mt.decoding.constraints.superstrings import shortest_texts, stil
 from flaxformer_mt.decoding.constraints.symbols import continues_word
 from flaxformer_mt.decoding.constraints.terminology import Terminology
 from flaxformer_mt.decoding.errors import DecodingError, LineError
-from flaxformer_mt.decoding.masks.base import BatchMask
+from flaxformer_mt.decoding.masks.base import Ban, MaskArrays
 from flaxformer_mt.decoding.masks.forbidden import ForbiddenPhrases
 from flaxformer_mt.decoding.run import shortlists
 from flaxformer_mt.decoding.run.arrays import BatchFiller, Constraints, ConstraintSizes
@@ -221,10 +221,13 @@ def test_a_padded_table_has_the_type_that_was_compiled_for(translator, states):
     shape = 1, 4
     empty = filler.empty(shape, types, sizes)
     for kind in (np.int16, np.int32):
-        table = BatchMask(FORBIDDEN, np.zeros((1, 1), np.int32), np.zeros((8, types), kind))
-        padded = filler._in_first_sizes(Constraints((table,), None, None), types, shape)
-        assert padded.masks[0].shared.dtype == empty.masks[0].dtype
-        assert 4 * states <= np.iinfo(padded.masks[0].shared.dtype).max + 1
+        arrays = MaskArrays(np.zeros((1, 1), np.int32), np.zeros((8, types), kind))
+        padded = filler._in_first_sizes(
+            Constraints((Ban(FORBIDDEN, arrays),), None, None), types, shape
+        )
+        kind_of_table = padded.bans[0].arrays.shared.dtype
+        assert kind_of_table == empty.mask_shared[0].dtype
+        assert 4 * states <= np.iinfo(kind_of_table).max + 1
 
 
 def test_what_has_no_room_is_refused(translator):
@@ -232,6 +235,19 @@ def test_what_has_no_room_is_refused(translator):
     for constraints in ({"constraints": [["hund", "katze"]]}, {"forbid": ["haus", "hund"]}):
         with pytest.raises(DecodingError, match="at most 1 required phrases of 8 tokens"):
             translator.translate(LINES[:1], constraint_sizes=few, **constraints)
+
+
+def test_a_line_with_too_many_required_phrases_is_named_before_any_batch(translator, monkeypatch):
+    """A smaller batch would not help."""
+    monkeypatch.setattr(BatchFiller, "fill", lambda *_: pytest.fail("a batch was begun"))
+    five = "die kleine katze sieht einen".split()
+    with pytest.raises(LineError, match="at most 4 required phrases of 8 tokens") as error:
+        translator.translate(
+            LINES,
+            constraints=[five[:4], [], five, five],
+            constraint_sizes=[ConstraintSizes(4, 8, 64)],
+        )
+    assert error.value.number == 2
 
 
 def test_lines_that_have_room_alone_have_it_together(translator):

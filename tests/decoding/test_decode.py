@@ -20,7 +20,7 @@ from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding.errors import DecodingError
 from flaxformer_mt.decoding.penalties import length_penalty
 from flaxformer_mt.decoding.run import (
-    outputs as run_outputs,
+    output_reader,
     programs,
     schedules,
     shortlists,
@@ -28,7 +28,7 @@ from flaxformer_mt.decoding.run import (
 )
 from flaxformer_mt.decoding.run.sizes import plan_batches, shapes_among
 from flaxformer_mt.decoding.search.sampling import Sampling
-from flaxformer_mt.decoding.text.outputs import Decoded
+from flaxformer_mt.decoding.text.decoded import Decoded
 from flaxformer_mt.model.embedding import CHUNK
 from flaxformer_mt.model.transformer import Transformer
 from tests.decoding.examples import CONFIG, VOCAB, decoded, decoder, sentences, tiny, translate_ids
@@ -299,7 +299,7 @@ def test_a_tpu_searches_with_tables_of_whole_chunks_and_finds_the_same(monkeypat
     model = model.clone(config=dataclasses.replace(model.config, **sizes))
     params = parameters(model, 2)
     params["embedding"]["softmax_bias"] = jnp.linspace(-1.0, 1.0, VOCAB)
-    models, padded = programs.suited((model,), (params,), "tpu")
+    padded, models = programs.suited((params,), (model,), "tpu")
     assert padded[0]["embedding"]["softmax"].shape[0] == CHUNK
     sources = sentences(6, seed=9)
     for settings in ({}, {"no_repeat_ngram": 1}, {"diverse_groups": 2, "diversity": 0.5}):
@@ -393,7 +393,7 @@ def test_a_small_model_needs_few_programs_whatever_the_lengths(monkeypatch):
         patch.setattr(sizes, "SMALL", 0)
         assert_same(decoded(sources, **settings), outputs)
     threads = threading.active_count()
-    monkeypatch.setattr(run_outputs, "decoded_of", mock.Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(output_reader, "decoded_of", mock.Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt) as raised:  # with its frames, and what they hold
         decoded(sources, **settings)
     assert threading.active_count() == threads and raised
@@ -442,5 +442,5 @@ def test_groups_take_turns(groups, count, expected):
         return Decoded(tokens=(ord(name),), log_prob=score, score=score, at_limit=False)
 
     outputs = [[output(name, score) for name, score in group.items()] for group in groups]
-    chosen = run_outputs._by_turns(outputs, count, tuple)
+    chosen = output_reader._by_turns(outputs, count, tuple)
     assert "".join(chr(hypothesis.tokens[0]) for hypothesis in chosen) == expected

@@ -9,7 +9,10 @@ import pytest
 from flaxformer_mt.data import shortlist, vocabulary
 from flaxformer_mt.data.shortlist import Shortlist
 from flaxformer_mt.decoding.errors import DecodingError, LineError
+from flaxformer_mt.decoding.masks.base import MaskArrays
 from flaxformer_mt.decoding.run import shortlists
+from flaxformer_mt.decoding.run.arrays import BatchFiller, ConstraintSizes
+from flaxformer_mt.decoding.search.settings import Rules
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model.transformer import Transformer
 from tests.decoding.no_digits import NoDigits
@@ -76,6 +79,44 @@ def test_a_mask_is_beside_the_others(numbering):
     assert not has_digit([translation])[0]
     assert "seite" not in translation.text.split()
     assert len(set(translation.tokens)) == len(translation.tokens)
+
+
+@dataclasses.dataclass(frozen=True)
+class NotAfter:
+    """Bans a type after another one, by a table of two states: whether that one was last."""
+
+    type: int
+    last: int
+
+    def arrays(self, sources, types, shape):
+        table = np.zeros((2, len(types)), bool)
+        table[1] = types == self.type
+        return MaskArrays(shared=table)
+
+    def in_states(self, arrays, states, types, shape):
+        table = np.zeros((states, types), bool)
+        table[: len(arrays.shared)] = arrays.shared
+        return MaskArrays(shared=table)
+
+    def banned(self, arrays, generated):
+        before = jax.numpy.maximum(generated.position - 1, 0)
+        last = jax.numpy.take(generated.tokens, before, axis=2)
+        return arrays.shared[(last == self.last).astype(int)]
+
+
+def test_a_mask_with_a_table_has_it_in_the_sizes_that_programs_are_compiled_for(numbering):
+    translator = numbering.with_config(beam_size=1)
+    first, second = translator.translate(LINES[0]).tokens[:2]
+    mask = NotAfter(second, first)
+    sizes = ConstraintSizes(4, 8, 16)
+    filler = BatchFiller(Rules(beam_size=1, masks=(mask,)), 1, [sizes])
+    assert filler.empty((1, 16), 60, sizes).mask_shared[-1].shape == (16, 60)
+
+    (alone,) = translator.translate(LINES[:1], masks=[mask])
+    assert alone.tokens[0] == first and alone.tokens[1] != second
+    assert translator.translate(LINES[:1], masks=[mask], constraint_sizes=[sizes]) == [alone]
+    with pytest.raises(LineError, match="about 1 letters of forbidden phrases"):
+        translator.translate(LINES[:1], masks=[mask], constraint_sizes=[ConstraintSizes(4, 8, 1)])
 
 
 def test_of_a_mask_that_bans_everything_the_line_is_named_and_not_the_model(numbering):

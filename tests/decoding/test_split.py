@@ -13,10 +13,10 @@ from flaxformer_mt.config import DecodingConfig, VocabularyConfig
 from flaxformer_mt.data.vocabulary import Vocabulary, train
 from flaxformer_mt.decoding.masks.trees import Brackets
 from flaxformer_mt.decoding.penalties import length_penalty
-from flaxformer_mt.decoding.run.outputs import decoded_of
+from flaxformer_mt.decoding.run.output_reader import decoded_of
 from flaxformer_mt.decoding.search.settings import Rules
 from flaxformer_mt.decoding.search.state import Hypotheses
-from flaxformer_mt.decoding.text.outputs import Decoded
+from flaxformer_mt.decoding.text.decoded import Decoded
 from flaxformer_mt.decoding.text.segments import CutLine, Piece, split_pair_to_fit, split_to_fit
 from flaxformer_mt.decoding.text.translation import Joiner, chrf
 

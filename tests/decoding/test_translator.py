@@ -19,7 +19,7 @@ from flaxformer_mt.decoding.errors import DecodingError, LineError, TargetError
 from flaxformer_mt.decoding.options import SearchOptions
 from flaxformer_mt.decoding.penalties import length_penalty
 from flaxformer_mt.decoding.search.sampling import Sampling
-from flaxformer_mt.decoding.text.outputs import Decoded
+from flaxformer_mt.decoding.text.decoded import Decoded
 from flaxformer_mt.decoding.text.segments import split_to_fit
 from flaxformer_mt.decoding.text.translation import chrf
 from flaxformer_mt.decoding.translator import Translator
@@ -206,7 +206,7 @@ def test_streaming_reads_no_further_than_its_window(translator):
     assert len(read_lines) == 6
     assert [t.text for t in [*first, *stream]] == [t.text for t in greedy.translate(lines)]
     with pytest.raises(ValueError, match="window = 0"):
-        next(translator.translate_lines(lines, window=0))
+        translator.translate_lines(lines, window=0)
 
 
 def has_weights_of(translator: Translator, seed: int) -> bool:
@@ -265,7 +265,7 @@ def test_one_str_is_one_line_and_not_its_characters(translator):
     assert translator.translate(LINES[0], prefixes="die katze", suppress="s") == alone
     assert translator.translate("").text == ""
     with pytest.raises(TypeError, match="for a single str use"):
-        next(translator.translate_lines(LINES[0]))
+        translator.translate_lines(LINES[0])
 
 
 def test_a_pair_alone_or_texts_for_tokens_are_refused(translator):

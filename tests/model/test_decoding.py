@@ -79,7 +79,7 @@ def test_steps_equal_the_whole(options):
 def test_a_cpu_neither_updates_nor_converts_a_cache_in_bfloat16():
     """XLA's CPU backend has no bfloat16 update: it would convert the whole cache at every step."""
     model, params = build(tiny_config(dtype="bfloat16"))
-    (model,), _ = suited((model,), (params,), "cpu")
+    _, (model,) = suited((params,), (model,), "cpu")
     cache = start(model, params, sentences()[0])
     form = ",".join(map(str, cache["self"]["layers_0"]["key"].shape))
     jitted = jax.jit(functools.partial(model.apply, method="decode_step"))

@@ -3,17 +3,16 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 
 from flaxformer_mt.decoding.constraints.phrases import Phrase
+from flaxformer_mt.decoding.constraints.symbols import Continues
 
-MOST_TOGETHER = 8  # phrases of a row whose overlaps are counted exactly; others count in full
+MOST_OVERLAPPING = 8  # phrases of a row whose overlaps are counted exactly; others count in full
 NEVER = 1 << 20  # tokens: more than any output has
 
 
-def still_needed(
-    phrases: Sequence[Phrase], said: Sequence[int], continues: Bool[np.ndarray, " vocab"]
-) -> int:
+def still_needed(phrases: Sequence[Phrase], said: Sequence[int], continues: Continues) -> int:
     """How many more tokens an output that begins with the tokens `said` needs for all phrases."""
     said = tuple(said)
     ordered, _ = overlapping_first(phrases, continues)
@@ -32,22 +31,22 @@ def still_needed(
     )
 
 
-def _needed(
-    ordered: Sequence[Phrase], begun: Mapping[Phrase, int], continues: Bool[np.ndarray, " vocab"]
-) -> int:
+def _needed(ordered: Sequence[Phrase], begun: Mapping[Phrase, int], continues: Continues) -> int:
     """The tokens to come of all phrases in `begun`, as `banks._shortest_rest` counts them.
 
     `begun` gives how many of each one's first tokens are there; `ordered` are these phrases and
     those that are met.
     """
-    together = [place for place, phrase in enumerate(ordered[:MOST_TOGETHER]) if phrase in begun]
-    counted_alone = [phrase for phrase in ordered[MOST_TOGETHER:] if phrase in begun]
-    table = shortest_texts(ordered[:MOST_TOGETHER], continues)
-    if_first = table[sum(1 << place for place in together)]
-    begun_apart = int(if_first.min()) if together else 0
+    overlapping = [
+        place for place, phrase in enumerate(ordered[:MOST_OVERLAPPING]) if phrase in begun
+    ]
+    counted_alone = [phrase for phrase in ordered[MOST_OVERLAPPING:] if phrase in begun]
+    table = shortest_texts(ordered[:MOST_OVERLAPPING], continues)
+    if_first = table[sum(1 << place for place in overlapping)]
+    begun_apart = int(if_first.min()) if overlapping else 0
     ways = [
         begun_apart,
-        *(int(if_first[place]) - begun[ordered[place]] for place in together),
+        *(int(if_first[place]) - begun[ordered[place]] for place in overlapping),
         *(begun_apart - begun[phrase] for phrase in counted_alone),
     ]
     return min(ways) + sum(len(phrase.tokens) for phrase in counted_alone)
@@ -56,7 +55,7 @@ def _needed(
 def _begun(
     said: tuple[int, ...],
     phrase: Phrase,
-    continues: Bool[np.ndarray, " vocab"] | None = None,
+    continues: Continues | None = None,
 ) -> int:
     """How many of a phrase's first tokens, but not all, end a text; with `continues`, only so many
     that they end a word."""
@@ -73,7 +72,7 @@ def _ends_with(said: tuple[int, ...], phrase: Phrase) -> bool:
     return bool(phrase.tokens) and said[-len(phrase.tokens) :] == phrase.tokens
 
 
-def _has(text: tuple[int, ...], phrase: Phrase, continues: np.ndarray) -> bool:
+def _has(text: tuple[int, ...], phrase: Phrase, continues: Continues) -> bool:
     """Whether a text has a phrase before its last token: one whose end shows in what follows."""
     size = len(phrase.tokens)
     return any(
@@ -82,7 +81,7 @@ def _has(text: tuple[int, ...], phrase: Phrase, continues: np.ndarray) -> bool:
     )
 
 
-def overlapping_first(phrases: Sequence[Phrase], continues: np.ndarray) -> tuple[list[Phrase], int]:
+def overlapping_first(phrases: Sequence[Phrase], continues: Continues) -> tuple[list[Phrase], int]:
     """The phrases, first those that share tokens with another one, and how many these are."""
     shared = [
         any(_share_tokens(first, second, continues) for second in phrases if second is not first)
@@ -92,8 +91,8 @@ def overlapping_first(phrases: Sequence[Phrase], continues: np.ndarray) -> tuple
     return [phrases[number] for number in order], sum(shared)
 
 
-def _share_tokens(first: Phrase, second: Phrase, continues: np.ndarray) -> bool:
-    """Whether a text with both phrases may have fewer tokens than both together."""
+def _share_tokens(first: Phrase, second: Phrase, continues: Continues) -> bool:
+    """Whether a text with both phrases may have fewer tokens than the two added up."""
     if {*first.tokens}.isdisjoint(second.tokens):
         return False
     pairs = (first, second), (second, first)
@@ -101,7 +100,7 @@ def _share_tokens(first: Phrase, second: Phrase, continues: np.ndarray) -> bool:
 
 
 def shortest_texts(
-    phrases: Sequence[Phrase], continues: Bool[np.ndarray, " vocab"]
+    phrases: Sequence[Phrase], continues: Continues
 ) -> Int[np.ndarray, "subsets first"]:
     """The tokens of the shortest text with all phrases of a subset, if it begins with one of them.
 
@@ -131,7 +130,7 @@ def shortest_texts(
     return table
 
 
-def _overlap(first: Phrase, second: Phrase, continues: np.ndarray) -> int:
+def _overlap(first: Phrase, second: Phrase, continues: Continues) -> int:
     """How many of a phrase's last tokens may be another's first, neither having the other whole."""
     for size in range(min(len(first.tokens), len(second.tokens)) - 1, 0, -1):
         ends_word = first.open or not continues[second.tokens[size]]
@@ -140,7 +139,7 @@ def _overlap(first: Phrase, second: Phrase, continues: np.ndarray) -> int:
     return 0
 
 
-def _within(phrase: Phrase, other: Phrase, continues: np.ndarray) -> bool:
+def _within(phrase: Phrase, other: Phrase, continues: Continues) -> bool:
     """Whether a text that has the other phrase has this one."""
     size = len(phrase.tokens)
     ends_with = other.tokens[len(other.tokens) - size :] == phrase.tokens

@@ -21,6 +21,9 @@ _BYTE_PIECE = regex.compile("<0x([0-9A-F]{2})>")
 LETTER_BYTE, OTHER_BYTE, BLANK_BYTE, INNER_BYTE, RAW_BYTE = range(5)
 Symbol = tuple[int, int]  # a byte and which of these it is
 
+Continues = Bool[np.ndarray, " vocab"]
+"""Which types continue a word: as the next token, they would make a phrase part of one."""
+
 
 @functools.lru_cache(maxsize=4)
 def symbols_of_types(
@@ -65,10 +68,10 @@ def _symbols(text: str) -> list[Symbol]:
     return symbols
 
 
-def continues_word(vocabulary: Vocabulary) -> Bool[np.ndarray, " vocab"]:
+def continues_word(vocabulary: Vocabulary) -> Continues:
     """Which types continue a word that ends before them; bytes may."""
     spelled, alphabet = symbols_of_types(vocabulary)
     kinds = np.array([kind for _, kind in alphabet] + [BLANK_BYTE])
-    continues: np.ndarray = np.isin(kinds[spelled[:, 0]], (LETTER_BYTE, RAW_BYTE))
+    continues: Continues = np.isin(kinds[spelled[:, 0]], (LETTER_BYTE, RAW_BYTE))
     continues[[PAD, BOS, EOS]] = False
     return continues

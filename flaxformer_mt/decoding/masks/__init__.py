@@ -1,1 +1,1 @@
-"""Reasons why tokens may not come next, one a module: what is banned, and the arrays it reads."""
+"""Masks, one a module: which tokens each bans, and the arrays that it reads."""

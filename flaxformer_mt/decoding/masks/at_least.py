@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int
 
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.decoding.masks.base import Generated, MaskArrays, TypeMask
-from flaxformer_mt.decoding.source import Source
+from flaxformer_mt.decoding.masks.base import Generated, MaskArrays, TypeFlags
+from flaxformer_mt.decoding.source import Source, Types
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,9 +20,7 @@ class AtLeast:
     min_length: int
     min_ratio: float
 
-    def arrays(
-        self, sources: Sequence[Source], types: Int[np.ndarray, " kept"], shape: tuple[int, int]
-    ) -> MaskArrays:
+    def arrays(self, sources: Sequence[Source], types: Types, shape: tuple[int, int]) -> MaskArrays:
         """The fewest tokens of each row's output; of padding 0."""
         fewest = np.zeros(shape[0], np.int32)
         for row, source in enumerate(sources):
@@ -33,7 +30,7 @@ class AtLeast:
             fewest[row] = min(max(self.min_length, by_source), np.iinfo(np.int32).max)
         return MaskArrays(rows=fewest)
 
-    def banned(self, arrays: MaskArrays, generated: Generated) -> TypeMask | None:
+    def banned(self, arrays: MaskArrays, generated: Generated) -> TypeFlags | None:
         """As `Mask.banned`."""
         rows, beams, _ = generated.tokens.shape
         too_short = generated.position < arrays.rows  # --> [rows]

@@ -1,4 +1,14 @@
-"""Which types may be the next token: what every mask is, and how a search reads them all."""
+"""Which types may be the next token: what every mask is, and how a search reads them all.
+
+Each thing has one word:
+
+- A mask (`Mask`) is a rule that bans types. It is the same in all batches and compiled in. `masks`
+  are the caller's, as in `translate`; `Rules.all_masks` also has those that settings ask for.
+- Its arrays (`MaskArrays`) are what it reads in one batch: `rows` have an entry per sentence, and
+  `shared` is for all sentences. A search has those of all masks as `mask_rows` and `mask_shared`.
+- A ban (`Ban`) is a mask with its arrays: the mask at work in one batch.
+- Type flags (`TypeFlags`) are a boolean per hypothesis and type: whether it is banned, or allowed.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from flaxformer_mt.decoding.source import Source
-from flaxformer_mt.decoding.top_k import Logits as Logits
+from flaxformer_mt.decoding.source import Source, Types
 
 Index = Int[Array, ""]
 Tokens = Int[Array, "rows beams length"]
-TypeMask = Bool[Array, "rows beams vocab"]
+TypeFlags = Bool[Array, "rows beams vocab"]
 
 
 class Generated(NamedTuple):
@@ -36,14 +45,14 @@ class MaskArrays(NamedTuple):
 
 @runtime_checkable
 class Mask(Protocol):
-    """A reason why some types may not be the next token.
+    """A rule by which some types may not be the next token.
 
     Frozen and hashable, since it is compiled into the search; what differs between batches is in
     its arrays. The end mark stays allowed at a row's limit, whatever masks say.
     """
 
     def arrays(
-        self, sources: Sequence[Source], types: Int[np.ndarray, " kept"], shape: tuple[int, int]
+        self, sources: Sequence[Source], types: Types, shape: tuple[int, int]
     ) -> MaskArrays | None:
         """Host arrays for a batch of `sources`, padded to `shape` (rows, source length); None if it
         bans nothing there.
@@ -52,30 +61,48 @@ class Mask(Protocol):
         """
         ...
 
-    def banned(self, arrays: MaskArrays, generated: Generated) -> TypeMask | None:
+    def banned(self, arrays: MaskArrays, generated: Generated) -> TypeFlags | None:
         """On the device: the types that may not come next; None if it bans nothing."""
         ...
 
 
+@runtime_checkable
+class TableMask(Mask, Protocol):
+    """A mask whose `MaskArrays.shared` is a table with a row for each state of an automaton.
+
+    How many states a batch needs depends on its sentences, and the number is compiled in. So where
+    programs are compiled beforehand, each table is padded to a fixed size.
+    """
+
+    def in_states(
+        self, arrays: MaskArrays | None, states: int, types: int, shape: tuple[int, int]
+    ) -> MaskArrays:
+        """The arrays with a table of `states` states, at least as many as they have; None becomes
+        arrays of that size that ban nothing. `types` and `shape` are the batch's."""
+        ...
+
+
 @dataclasses.dataclass(frozen=True)
-class BatchMask:
-    """A mask with what it reads in one batch."""
+class Ban:
+    """A mask at work in one batch."""
 
     mask: Mask
-    rows: Any  # as `MaskArrays.rows`; None: it bans nothing in this batch
-    shared: Any  # as `MaskArrays.shared`
-
-    @classmethod
-    def of(cls, mask: Mask, arrays: MaskArrays | None) -> BatchMask:
-        """A mask with what its `arrays` gave."""
-        return cls(mask, *(arrays or (None, None)))
+    arrays: MaskArrays | None  # None: it bans nothing in this batch
 
     @property
-    def arrays(self) -> MaskArrays | None:
-        """What the mask reads; None: it bans nothing in this batch."""
-        return None if self.rows is None else MaskArrays(self.rows, self.shared)
+    def states(self) -> int:
+        """The states of its table; 0: it has none, or bans nothing in this batch."""
+        if self.arrays is None or not isinstance(self.mask, TableMask):
+            return 0
+        return len(self.arrays.shared)
 
-    def banned(self, generated: Generated) -> TypeMask | None:
+    def in_states(self, states: int, types: int, shape: tuple[int, int]) -> Ban:
+        """The same with a table of `states` states, if the mask has a table."""
+        if not isinstance(self.mask, TableMask):
+            return self
+        return Ban(self.mask, self.mask.in_states(self.arrays, states, types, shape))
+
+    def banned(self, generated: Generated) -> TypeFlags | None:
         """As `Mask.banned`."""
         return None if self.arrays is None else self.mask.banned(self.arrays, generated)
 
@@ -85,14 +112,14 @@ class Allowed(NamedTuple):
 
     only: Int[Array, " rows"]  # the one type that may come; -1: several may
     free: np.ndarray  # [vocab] bool; known when the search is compiled
-    banned: TypeMask | None
+    banned: TypeFlags | None
 
     def of_beams(self, beams: slice) -> Allowed:
         """The same for some of the hypotheses."""
         banned = self.banned
         return self._replace(banned=None if banned is None else banned[:, beams])
 
-    def without(self, banned: TypeMask | None) -> Allowed:
+    def without(self, banned: TypeFlags | None) -> Allowed:
         """The same without types that are `banned`; these may lack the last columns, which pad a
         TPU's logits."""
         if banned is None:
@@ -102,11 +129,11 @@ class Allowed(NamedTuple):
             banned = jnp.pad(banned, ((0, 0), (0, 0), (0, padding)))
         return self._replace(banned=banned if self.banned is None else self.banned | banned)
 
-    def mask(self, beams: int) -> TypeMask:
-        """All of it as one array."""
+    def flags(self, beams: int) -> TypeFlags:
+        """Whether each type is allowed, as one array."""
         free = jnp.asarray(self.free)[None, None]  # --> [1, 1, vocab]
         if self.banned is not None:
             free = free & ~self.banned  # --> [rows, beams, vocab]
-        # A TPU would write out a mask by rows before it reads it for each beam.
+        # A TPU would write out flags by rows before it reads them for each beam.
         only = jnp.broadcast_to(self.only[:, None, None], (len(self.only), beams, 1))
         return jnp.where(only < 0, free, np.arange(len(self.free))[None, None] == only)

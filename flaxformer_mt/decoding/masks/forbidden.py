@@ -13,9 +13,9 @@ from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
 from flaxformer_mt.decoding.constraints.automata import DEAD
 from flaxformer_mt.decoding.constraints.forbidden import Forbidden, entry_kind
 from flaxformer_mt.decoding.errors import TooManyPhrases
-from flaxformer_mt.decoding.masks.base import Generated, Index, MaskArrays, Tokens, TypeMask
+from flaxformer_mt.decoding.masks.base import Generated, Index, MaskArrays, Tokens, TypeFlags
 from flaxformer_mt.decoding.rounding import power_of_two_at_least
-from flaxformer_mt.decoding.source import Source
+from flaxformer_mt.decoding.source import Source, Types
 
 MOST_BYTES = 1 << 30  # of a batch's table
 _NEEDS = 4  # an entry of the table is so many times a state, plus the tokens that have to come
@@ -28,7 +28,7 @@ class ForbiddenPhrases:
     suppress: tuple[int, ...]  # never generated: an automaton can't count on them
 
     def arrays(
-        self, sources: Sequence[Source], types: Int[np.ndarray, " kept"], shape: tuple[int, int]
+        self, sources: Sequence[Source], types: Types, shape: tuple[int, int]
     ) -> MaskArrays | None:
         """By rows the states in which their automata begin, of a table that they share. Raises
         TooManyPhrases."""
@@ -46,14 +46,14 @@ class ForbiddenPhrases:
     def in_states(
         self, arrays: MaskArrays | None, states: int, types: int, shape: tuple[int, int]
     ) -> MaskArrays:
-        """The same with a table of so many states, or one that bans nothing."""
+        """As `TableMask.in_states`; the table's type depends on `states` alone."""
         table = np.zeros((states, types), entry_type(states))
         if arrays is None:
             return MaskArrays(rows=np.zeros((shape[0], 1), np.int32), shared=table)
         table[: len(arrays.shared)] = arrays.shared
         return MaskArrays(rows=arrays.rows, shared=table)
 
-    def banned(self, arrays: MaskArrays, generated: Generated) -> TypeMask:
+    def banned(self, arrays: MaskArrays, generated: Generated) -> TypeFlags:
         """As `Mask.banned`."""
         return completes_phrase(
             arrays.rows,
@@ -70,7 +70,7 @@ def entry_type(states: int) -> type[np.signedinteger[Any]]:
 
 
 def table_of(
-    automata: Sequence[Forbidden], types: Int[np.ndarray, " kept"], suppress: Sequence[int]
+    automata: Sequence[Forbidden], types: Types, suppress: Sequence[int]
 ) -> tuple[Int[np.ndarray, "states kept"], dict[int, int]]:
     """One table of the automata for a vocabulary of these types, and by `id` where each begins.
 
@@ -115,7 +115,7 @@ def _needs(
 
 
 def _effects(
-    automaton: Forbidden, types: Int[np.ndarray, " kept"]
+    automaton: Forbidden, types: Types
 ) -> tuple[Int[np.ndarray, "states effects"], Int[np.ndarray, " kept"]]:
     """The state after each state by effect, and the effect that each type has.
 
@@ -150,7 +150,7 @@ def completes_phrase(
     tokens: Tokens,
     position: Index,
     limits: Int[Array, " rows"],
-) -> TypeMask:
+) -> TypeFlags:
     """The types that, as token number `position`, would complete a forbidden phrase."""
 
     def read(place: Array, states: Array) -> Array:

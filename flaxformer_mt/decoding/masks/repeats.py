@@ -5,12 +5,11 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array
 
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.decoding.masks.base import Generated, Index, MaskArrays, Tokens, TypeMask
-from flaxformer_mt.decoding.source import Source
+from flaxformer_mt.decoding.masks.base import Generated, Index, MaskArrays, Tokens, TypeFlags
+from flaxformer_mt.decoding.source import Source, Types
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,13 +18,11 @@ class NoRepeats:
 
     no_repeat_ngram: int  # tokens of an n-gram
 
-    def arrays(
-        self, sources: Sequence[Source], types: Int[np.ndarray, " kept"], shape: tuple[int, int]
-    ) -> MaskArrays:
+    def arrays(self, sources: Sequence[Source], types: Types, shape: tuple[int, int]) -> MaskArrays:
         """None are needed: all is in the tokens."""
         return MaskArrays()
 
-    def banned(self, arrays: MaskArrays, generated: Generated) -> TypeMask | None:
+    def banned(self, arrays: MaskArrays, generated: Generated) -> TypeFlags | None:
         """As `Mask.banned`."""
         if self.no_repeat_ngram >= generated.tokens.shape[2]:  # a longer n-gram cannot occur twice
             return None
@@ -35,7 +32,7 @@ class NoRepeats:
         return again.at[:, :, EOS].set(False)
 
 
-def repeats(tokens: Tokens, position: Index, n: int, *, vocab: int) -> TypeMask:
+def repeats(tokens: Tokens, position: Index, n: int, *, vocab: int) -> TypeFlags:
     """The types that, as token number `position`, would end an n-gram for the second time."""
     rows, beams, length = tokens.shape
     starts = jnp.arange(length)

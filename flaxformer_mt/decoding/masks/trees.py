@@ -11,8 +11,9 @@ from jaxtyping import Array, Bool, Int
 
 from flaxformer_mt.data.vocabulary import BLANK, EOS, PAD, UNK, Vocabularies
 from flaxformer_mt.decoding.errors import DecodingError
-from flaxformer_mt.decoding.masks.base import Generated, Logits, MaskArrays, Tokens, TypeMask
-from flaxformer_mt.decoding.source import Source
+from flaxformer_mt.decoding.masks.base import Generated, MaskArrays, Tokens, TypeFlags
+from flaxformer_mt.decoding.source import Source, Types
+from flaxformer_mt.decoding.top_k import Logits
 from flaxformer_mt.parsing.linearization import bracket_types
 
 
@@ -36,9 +37,7 @@ class TreeShape:
 
     brackets: Brackets
 
-    def arrays(
-        self, sources: Sequence[Source], types: Int[np.ndarray, " kept"], shape: tuple[int, int]
-    ) -> MaskArrays:
+    def arrays(self, sources: Sequence[Source], types: Types, shape: tuple[int, int]) -> MaskArrays:
         """By rows: the number of a tree's leaves, and the source's tokens."""
         words = np.zeros(shape[0], np.int32)
         tokens = np.full(shape, PAD, np.int32)
@@ -48,7 +47,7 @@ class TreeShape:
             tokens[row, :length] = source.tokens
         return MaskArrays(rows=(words, tokens))
 
-    def banned(self, arrays: MaskArrays, generated: Generated) -> TypeMask:
+    def banned(self, arrays: MaskArrays, generated: Generated) -> TypeFlags:
         """As `Mask.banned`."""
         words, source = arrays.rows
         spare = generated.limits - generated.position - 1
@@ -72,7 +71,7 @@ def brackets_of(vocabularies: Vocabularies) -> Brackets:
     return Brackets(pairs, leaves, within)
 
 
-def pooled(trees: Brackets, logits: Logits, allowed: TypeMask) -> Logits:
+def pooled(trees: Brackets, logits: Logits, allowed: TypeFlags) -> Logits:
     """The logits of a search that knows which leaf comes next, and which bracket closes.
 
     It has the probability that any leaf comes, or that any bracket closes. Otherwise a model that
@@ -93,7 +92,7 @@ def breaks_tree(
     spare: Int[Array, " rows"],
     *,
     vocab: int,
-) -> TypeMask:
+) -> TypeFlags:
     """The types that, as the next token, would make a tree of `words` leaves impossible.
 
     With `trees.of_source` the leaves are the tokens of `source`. `spare` tokens may follow the next

@@ -7,22 +7,27 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int
 
 from flaxformer_mt.data.vocabulary import PAD
-from flaxformer_mt.decoding.errors import TooManyPhrases
-from flaxformer_mt.decoding.masks.base import BatchMask, MaskArrays
-from flaxformer_mt.decoding.masks.forbidden import ForbiddenPhrases
+from flaxformer_mt.decoding.constraints.phrases import Phrase
+from flaxformer_mt.decoding.constraints.symbols import Continues
+from flaxformer_mt.decoding.errors import LineError, TooManyPhrases
+from flaxformer_mt.decoding.masks.base import Ban, MaskArrays
 from flaxformer_mt.decoding.rounding import power_of_two_at_least
 from flaxformer_mt.decoding.run.checks import takes_phrases
-from flaxformer_mt.decoding.search.banks import Phrases, arranged, in_larger_arrays, none_of
+from flaxformer_mt.decoding.search.banks import (
+    Phrases,
+    arranged,
+    in_larger_arrays,
+    none_of,
+    room_for,
+)
 from flaxformer_mt.decoding.search.sampling import SEED_WORDS, seed_words
 from flaxformer_mt.decoding.search.settings import Rules
 from flaxformer_mt.decoding.search.state import SearchRows
-from flaxformer_mt.decoding.source import Source
+from flaxformer_mt.decoding.source import Source, Types
 
-Continues = Bool[np.ndarray, " vocab"]
-Types = Int[np.ndarray, " kept"]
+_NOTHING = MaskArrays(rows=None, shared=None)  # of a mask that bans nothing in a batch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +36,20 @@ class ConstraintSizes:
 
     phrases: int  # of a sentence
     tokens: int  # of a phrase
-    states: int  # of the table of forbidden phrases
+    states: int  # of a mask's table, such as that of forbidden phrases
+
+    def has_room_for(self, phrases: Sequence[Phrase]) -> bool:
+        """Whether there is room for the required phrases of one sentence, if it has any."""
+        count, tokens = room_for([phrases]) if phrases else (0, 0)
+        return count <= self.phrases and tokens <= self.tokens
+
+    def describe(self) -> str:
+        """For a sentence that has no room: how much it may have."""
+        return (
+            f"a sentence takes at most {self.phrases} required phrases of {self.tokens} tokens "
+            f"and about {self.states:,} letters of forbidden phrases: give it fewer or shorter "
+            "ones"
+        )
 
 
 class BatchArrays(NamedTuple):
@@ -46,18 +64,20 @@ class FilledBatch(NamedTuple):
     """A batch's arrays, and what all its rows share; as `SearchNumbers` has it."""
 
     arrays: BatchArrays
-    masks: tuple[Any, ...]
+    mask_shared: tuple[Any, ...]
     continues: Continues | None
 
 
-def empty_arrays(rows: int, src_length: int, *, prefix: int = 0, masks: int = 0) -> BatchArrays:
-    """Host arrays of an empty batch, to be filled in, with room for `prefix` tokens of a prefix and
-    the arrays of as many `masks`, which ban nothing."""
+def empty_arrays(
+    rows: int, src_length: int, *, prefix: int = 0, mask_count: int = 0
+) -> BatchArrays:
+    """Host arrays of an empty batch, to be filled in, with room for `prefix` tokens of a prefix;
+    `mask_count` masks ban nothing there."""
     by_name: Any = {
         "limits": np.zeros(rows, np.int32),
         "prefix": np.full((rows, prefix), PAD, np.int32),
         "seeds": np.zeros((rows, SEED_WORDS), np.uint32),
-        "masks": (None,) * masks,
+        "mask_rows": (None,) * mask_count,
     }
     src = np.full((rows, src_length), PAD, np.int32)
     return BatchArrays(src, np.zeros(rows, np.int32), SearchRows(**by_name))
@@ -66,34 +86,30 @@ def empty_arrays(rows: int, src_length: int, *, prefix: int = 0, masks: int = 0)
 class Constraints(NamedTuple):
     """What a batch's outputs must and must not have, as host arrays."""
 
-    masks: tuple[BatchMask, ...]  # of `Rules.all_masks`
+    bans: tuple[Ban, ...]  # of `Rules.all_masks`
     phrases: Phrases | None
     continues: Continues | None  # with phrases: which of the search's types continue a word
 
     @property
     def is_empty(self) -> bool:
-        """Whether sources have neither required nor forbidden phrases."""
-        return self.phrases is None and self._forbidden is None
-
-    @property
-    def _forbidden(self) -> MaskArrays | None:
-        """What the mask of forbidden phrases reads."""
-        return next(
-            batch.arrays for batch in self.masks if isinstance(batch.mask, ForbiddenPhrases)
-        )
+        """Whether sources have neither required phrases nor what needs a table, such as forbidden
+        ones."""
+        return self.phrases is None and not any(ban.states for ban in self.bans)
 
     def fit(self, sizes: ConstraintSizes) -> bool:
         """Whether arrays of these sizes have room for them."""
         count, tokens = (0, 0) if self.phrases is None else self.phrases.tokens.shape[1:]
-        states = 0 if self._forbidden is None else len(self._forbidden.shared)
+        states = max(ban.states for ban in self.bans)
         return count <= sizes.phrases and tokens <= sizes.tokens and states <= sizes.states
 
     def joined(self, arrays: BatchArrays) -> FilledBatch:
         """With these, the arrays of a batch."""
-        shared = tuple(mask.shared for mask in self.masks)
-        by_row = tuple(mask.rows for mask in self.masks)
-        rows = arrays.rows._replace(masks=by_row, phrases=self.phrases)
-        return FilledBatch(arrays._replace(rows=rows), shared, self.continues)
+        of_masks = [ban.arrays or _NOTHING for ban in self.bans]
+        rows = arrays.rows._replace(
+            mask_rows=tuple(of_mask.rows for of_mask in of_masks), phrases=self.phrases
+        )
+        mask_shared = tuple(of_mask.shared for of_mask in of_masks)
+        return FilledBatch(arrays._replace(rows=rows), mask_shared, self.continues)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +121,13 @@ class BatchFiller:
     seed: int  # of sampling
     sizes: Sequence[ConstraintSizes] = ()
 
+    def check(self, number: int, source: Source) -> None:
+        """Raises LineError for a source whose required phrases fit none of the `sizes`: no smaller
+        batch has more room for them. (A smaller batch may help if `fill` finds a table too large,
+        since all sources of a batch share it.)"""
+        if self.sizes and not any(sizes.has_room_for(source.phrases) for sizes in self.sizes):
+            raise LineError(number, self.sizes[-1].describe())
+
     def fill(
         self,
         sources: Sequence[Source],
@@ -115,7 +138,7 @@ class BatchFiller:
     ) -> FilledBatch:
         """The arrays of a batch of `shape` (rows, source length), in the search's own ids of the
         `types`; the outputs of each source have at most so many tokens as `limits` say. Raises
-        TooManyPhrases if `sizes` have no room for the phrases."""
+        TooManyPhrases for tables that are too large, or for which `sizes` have no room."""
         widest = max(len(source.prefix) for source in sources)
         width = power_of_two_at_least(widest) if widest else 0  # compiled in: few of them
         src, src_lengths, rows = empty_arrays(*shape, prefix=width)
@@ -128,11 +151,11 @@ class BatchFiller:
             if self.rules.sampling:
                 rows.seeds[row] = seed_words(self.seed, *source.number)
 
-        masks = self._masks(sources, types, shape)
-        constraints = Constraints(masks, None, None)
+        bans = self._bans(sources, types, shape)
+        constraints = Constraints(bans, None, None)
         if continues is not None and any(source.phrases for source in sources):
             phrases = arranged([source.phrases for source in sources], types, shape[0], continues)
-            constraints = Constraints(masks, phrases, continues[types])
+            constraints = Constraints(bans, phrases, continues[types])
         if self.sizes and not constraints.is_empty:
             constraints = self._in_first_sizes(constraints, len(types), shape)
         return constraints.joined(BatchArrays(src, src_lengths, rows))
@@ -141,18 +164,16 @@ class BatchFiller:
         self, shape: tuple[int, int], types: int, sizes: ConstraintSizes | None = None
     ) -> FilledBatch:
         """The arrays of a batch of padding, with room for constraints if these have `sizes`."""
-        constraints = Constraints(self._masks((), np.arange(types), shape), None, None)
+        constraints = Constraints(self._bans((), np.arange(types), shape), None, None)
         if sizes is not None:
             constraints = self._in_sizes(constraints, sizes, types, shape)
         return constraints.joined(empty_arrays(*shape))
 
-    def _masks(
+    def _bans(
         self, sources: Sequence[Source], types: Types, shape: tuple[int, int]
-    ) -> tuple[BatchMask, ...]:
-        """All masks with what they read for a batch of these sources."""
-        return tuple(
-            BatchMask.of(mask, mask.arrays(sources, types, shape)) for mask in self.rules.all_masks
-        )
+    ) -> tuple[Ban, ...]:
+        """All masks with their arrays for a batch of these sources."""
+        return tuple(Ban(mask, mask.arrays(sources, types, shape)) for mask in self.rules.all_masks)
 
     def _in_first_sizes(
         self, constraints: Constraints, types: int, shape: tuple[int, int]
@@ -161,11 +182,7 @@ class BatchFiller:
         for sizes in self.sizes:
             if constraints.fit(sizes):
                 return self._in_sizes(constraints, sizes, types, shape)
-        raise TooManyPhrases(
-            f"a sentence takes at most {sizes.phrases} required phrases of {sizes.tokens} tokens "
-            f"and about {sizes.states:,} letters of forbidden phrases: give it fewer or shorter "
-            "ones"
-        )
+        raise TooManyPhrases(self.sizes[-1].describe())
 
     def _in_sizes(
         self,
@@ -176,14 +193,9 @@ class BatchFiller:
     ) -> Constraints:
         """The constraints in arrays of these sizes; without required phrases if the search has
         something that these don't work with."""
-        masks = tuple(
-            BatchMask.of(batch.mask, batch.mask.in_states(batch.arrays, sizes.states, types, shape))
-            if isinstance(batch.mask, ForbiddenPhrases)
-            else batch
-            for batch in constraints.masks
-        )
+        bans = tuple(ban.in_states(sizes.states, types, shape) for ban in constraints.bans)
         if not takes_phrases(self.rules):
-            return Constraints(masks, None, None)
+            return Constraints(bans, None, None)
 
         continues, phrases = constraints.continues, constraints.phrases
         if continues is None:
@@ -192,4 +204,4 @@ class BatchFiller:
             phrases = none_of(shape[0], sizes.phrases, sizes.tokens, continues)
         else:
             phrases = in_larger_arrays(phrases, sizes.phrases, sizes.tokens, continues)
-        return Constraints(masks, phrases, continues)
+        return Constraints(bans, phrases, continues)

@@ -1,10 +1,8 @@
 """What a source must be for the search to have an output for it."""
 
-import numpy as np
-from jaxtyping import Bool
-
 from flaxformer_mt.decoding.constraints.forbidden import forbids
 from flaxformer_mt.decoding.constraints.superstrings import still_needed
+from flaxformer_mt.decoding.constraints.symbols import Continues
 from flaxformer_mt.decoding.errors import DecodingError, LineError
 from flaxformer_mt.decoding.search.settings import Rules
 from flaxformer_mt.decoding.source import Source
@@ -37,7 +35,7 @@ def check_source(
     limit: int,
     *,
     max_length: int,
-    continues: Bool[np.ndarray, " vocab"] | None,
+    continues: Continues | None,
 ) -> None:
     """Raises DecodingError for a source of a length that the model doesn't take, and LineError for
     one that can have no output of at most `limit` tokens."""
@@ -60,9 +58,7 @@ def check_source(
         _check_room(number, source, limit, continues)
 
 
-def _check_room(
-    number: int, source: Source, limit: int, continues: Bool[np.ndarray, " vocab"]
-) -> None:
+def _check_room(number: int, source: Source, limit: int, continues: Continues) -> None:
     """Raises LineError if an output of `limit` tokens is too short for the source's phrases."""
     needed = still_needed(source.phrases, source.prefix, continues)
     begun = len(source.prefix)

@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.shortlist import Shortlist
 from flaxformer_mt.data.vocabulary import EOS, UNK
+from flaxformer_mt.decoding.constraints.symbols import Continues
 from flaxformer_mt.decoding.errors import LineError, TooManyPhrases
 from flaxformer_mt.decoding.masks.base import Mask
 from flaxformer_mt.decoding.masks.trees import Brackets
@@ -20,21 +21,20 @@ from flaxformer_mt.decoding.run.arrays import (
     BatchArrays,
     BatchFiller,
     ConstraintSizes,
-    Continues,
     FilledBatch,
 )
 from flaxformer_mt.decoding.run.checks import check_rules, check_source
-from flaxformer_mt.decoding.run.outputs import OutputReader
+from flaxformer_mt.decoding.run.output_reader import OutputReader
 from flaxformer_mt.decoding.run.programs import Models, Params, SearchPrograms
 from flaxformer_mt.decoding.run.schedules import Padding, schedule_for
-from flaxformer_mt.decoding.run.shortlists import Types, shortened
+from flaxformer_mt.decoding.run.shortlists import shortened
 from flaxformer_mt.decoding.run.sizes import PlannedBatch
 from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.search.settings import numbers_for, rules_for
 from flaxformer_mt.decoding.search.state import Hypotheses
-from flaxformer_mt.decoding.source import Source
+from flaxformer_mt.decoding.source import Source, Types
+from flaxformer_mt.decoding.text.decoded import Decoded, TextOf
 from flaxformer_mt.decoding.text.limits import OutputLimits
-from flaxformer_mt.decoding.text.outputs import Decoded, TextOf
 from flaxformer_mt.parallel.mesh import local_mesh
 
 
@@ -54,7 +54,7 @@ class BatchDecoder:
     this process's devices). With `sampling`, the beam holds that many draws. With a `shortlist`,
     outputs use only its types for the batch's sources, and probabilities are relative to these.
     With `trees`, outputs are trees over these types, without a shortlist. `masks` are the caller's
-    own reasons why types may not come next. With `text_of`, which gives the text of tokens, no two
+    own rules on which types may come next. With `text_of`, which gives the text of tokens, no two
     outputs in an n-best list have the same text: if the beam finds fewer texts than `n_best`, the
     list is shorter.
 
@@ -94,7 +94,7 @@ class BatchDecoder:
         )
         numbers = numbers_for(config, sampling or Sampling(), rules)
         mesh = local_mesh() if mesh is None else mesh
-        self._programs = SearchPrograms.of(models, params, rules, numbers, mesh)
+        self._programs = SearchPrograms.of(params, models, rules, numbers, mesh)
         self._every_type = np.arange(self._programs.target_types)
 
         max_length = min(model.config.max_length for model in models)
@@ -162,6 +162,9 @@ class BatchDecoder:
             check_source(
                 number, source, limit, max_length=self._limits.max_length, continues=continues
             )
+        filler = self._filler(self._programs)
+        for number, source in enumerate(sources):
+            filler.check(number, source)
         return limits
 
     def _searched(
@@ -217,16 +220,17 @@ class BatchDecoder:
 
 def _with_shared(programs: SearchPrograms, filled: FilledBatch) -> SearchPrograms:
     """The programs with what all rows of a batch share."""
-    if all(shared is None for shared in filled.masks) and filled.continues is None:
+    if all(shared is None for shared in filled.mask_shared) and filled.continues is None:
         return programs
-    changes: dict[str, Any] = {"masks": filled.masks}
+    changes: dict[str, Any] = {"mask_shared": filled.mask_shared}
     if filled.continues is not None:
         changes["continues"] = filled.continues
     return programs.with_numbers(**changes)
 
 
 def _bisected(batch: PlannedBatch, error: TooManyPhrases) -> list[PlannedBatch]:
-    """A batch as two, which need smaller tables. Raises LineError for a single source."""
+    """A batch as two, whose forbidden phrases need smaller tables. Raises LineError for a single
+    source."""
     if len(batch.numbers) == 1:
         raise LineError(batch.numbers[0], str(error)) from None
     half = len(batch.numbers) // 2

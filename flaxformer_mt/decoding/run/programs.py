@@ -21,7 +21,7 @@ from flaxformer_mt.decoding.run.arrays import BatchArrays, empty_arrays
 from flaxformer_mt.decoding.run.sizes import blocks_of, is_small, shards_of
 from flaxformer_mt.decoding.search import state as search_state, step as search_step
 from flaxformer_mt.decoding.search.settings import Rules, SearchNumbers, rules_for
-from flaxformer_mt.decoding.search.state import SearchRows, State
+from flaxformer_mt.decoding.search.state import Hypotheses, SearchRows, State
 from flaxformer_mt.decoding.search.step import Step
 from flaxformer_mt.decoding.text.limits import output_limit
 from flaxformer_mt.decoding.top_k import take
@@ -42,8 +42,8 @@ class SearchPrograms:
     With `compile_only` they are compiled and not run, and give arrays without values.
     """
 
-    models: Models
     params: Params
+    models: Models
     rules: Rules
     numbers: SearchNumbers
     mesh: Mesh
@@ -51,11 +51,11 @@ class SearchPrograms:
 
     @classmethod
     def of(
-        cls, models: Models, params: Params, rules: Rules, numbers: SearchNumbers, mesh: Mesh
+        cls, params: Params, models: Models, rules: Rules, numbers: SearchNumbers, mesh: Mesh
     ) -> SearchPrograms:
         """Of models as they were trained, or already suited (a second time changes nothing)."""
-        models, params = suited(models, whole_on(params, mesh), mesh.devices.flat[0].platform)
-        return cls(models, params, rules, numbers, mesh)
+        params, models = suited(whole_on(params, mesh), models, mesh.devices.flat[0].platform)
+        return cls(params, models, rules, numbers, mesh)
 
     @functools.cached_property
     def is_small(self) -> bool:
@@ -124,7 +124,7 @@ class SearchPrograms:
         return compiled(program) if self.compile_only else program
 
 
-def suited(models: Models, params: Params, platform: str) -> tuple[Models, Params]:
+def suited(params: Params, models: Models, platform: str) -> tuple[Params, Models]:
     """The same models, for a TPU with tables padded to whole chunks for `top_candidates`; for a CPU
     with past keys and values in float32.
 
@@ -132,28 +132,28 @@ def suited(models: Models, params: Params, platform: str) -> tuple[Models, Param
     cache, which takes a fifth of base's time.
     """
     if platform == "cpu":
-        return tuple(model.clone(cache_dtype="float32") for model in models), params
+        return params, tuple(model.clone(cache_dtype="float32") for model in models)
     if platform != "tpu":
-        return models, params
-    wider, padded = [], []
-    for model, tree in zip(models, params, strict=True):
+        return params, models
+    padded, wider = [], []
+    for tree, model in zip(params, models, strict=True):
         multiple = math.lcm(model.config.vocab_multiple, CHUNK)
         if multiple == model.config.vocab_multiple:  # a copy would take as much memory again
-            wider.append(model)
             padded.append(tree)
+            wider.append(model)
             continue
-        config = dataclasses.replace(model.config, vocab_multiple=multiple)
-        wider.append(model.clone(config=config))
         tables = {
             name: jnp.pad(leaf, [(0, -len(leaf) % multiple)] + [(0, 0)] * (leaf.ndim - 1))
             for name, leaf in tree["embedding"].items()
             if not name.endswith("_positions")
         }
         padded.append({**tree, "embedding": {**tree["embedding"], **tables}})
-    return tuple(wider), tuple(padded)
+        config = dataclasses.replace(model.config, vocab_multiple=multiple)
+        wider.append(model.clone(config=config))
+    return tuple(padded), tuple(wider)
 
 
-def _encoded(model: Transformer, params: Any, *sources: Array, blocks: int) -> Array:
+def _encoded(params: Any, model: Transformer, *sources: Array, blocks: int) -> Array:
     """The encoder's output for token ids, segment ids and positions, [rows, src_length]."""
 
     def encode(block: tuple[Array, ...]) -> Any:
@@ -190,8 +190,8 @@ def begin_search(
     positions = jnp.broadcast_to(jnp.arange(src.shape[1]), src.shape)
     segment_ids = (positions < src_lengths[:, None]).astype(jnp.int32)
     caches = []
-    for model, tree in zip(models, params, strict=True):
-        encoded = _encoded(model, tree, src, segment_ids, positions * segment_ids, blocks=blocks)
+    for tree, model in zip(params, models, strict=True):
+        encoded = _encoded(tree, model, src, segment_ids, positions * segment_ids, blocks=blocks)
         cache = model.apply(
             {"params": tree},
             encoded,
@@ -222,7 +222,7 @@ def advance_search(
 ) -> State:
     """`search.step.advance` until position `until`, for which the cache has room."""
     return search_step.advance(
-        step_of(models, params),
+        step_of(params, models),
         state,
         numbers,
         rules,
@@ -273,8 +273,8 @@ def concatenated(first: Group, second: Group) -> Group:
     def both(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.concatenate([a, b]) if a.ndim else a
 
-    together: Group = jax.tree.map(both, first, second)
-    return together
+    joined: Group = jax.tree.map(both, first, second)
+    return joined
 
 
 def padded_to(state: State, rows: int, *, room: int) -> State:
@@ -296,12 +296,12 @@ def _with_room(state: State, room: int) -> State:
     )
 
 
-def step_of(models: Models, params: Params) -> Step:
+def step_of(params: Params, models: Models) -> Step:
     """One step of all models: the log of their mean probability, or a single model's logits."""
 
     def step(tokens: Array, index: Array, cache: Any) -> tuple[Array, Any]:
         caches, logits = [], []
-        for model, tree, member in zip(models, params, _member_caches(cache), strict=True):
+        for tree, model, member in zip(params, models, _member_caches(cache), strict=True):
             output, member = model.apply(
                 {"params": tree}, tokens, index, member, method="decode_step"
             )
@@ -367,17 +367,29 @@ def lower_search(
     device: jax.Device = next(iter(sharding.device_set))
     target = platforms[0] if platforms else device.platform
 
-    def search(params: Any, numbers: Any, *batch: Any) -> Any:
-        models, placed = suited((model,), (params,), target)
-        static: Any = {"models": models, "rules": rules}
-        state = begin_search(placed, *batch, length=length, room=length, **static)
-        schedule = length, np.int32(0), np.int32(1)  # until, leave_at, stride
-        return advance_search(placed, state, numbers, *schedule, shards=1, **static).finished
+    def search(params: Any, numbers: SearchNumbers, batch: BatchArrays) -> Hypotheses:
+        placed, models = suited((params,), (model,), target)
+        begun = begin_search(
+            placed,
+            batch.src,
+            batch.src_lengths,
+            batch.rows,
+            models=models,
+            rules=rules,
+            length=length,
+            room=length,
+        )
+        # To the end in one go: no row leaves before all have stopped.
+        until, leave_at, stride = length, np.int32(0), np.int32(1)
+        done = advance_search(
+            placed, begun, numbers, until, leave_at, stride, models=models, rules=rules, shards=1
+        )
+        return done.finished
 
     def abstract(leaf: Any) -> Any:
         return jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf), sharding=sharding)
 
-    unmasked = SearchNumbers(masks=(None,) * len(rules.all_masks))
-    batch = empty_arrays(rows, src_length, masks=len(rules.all_masks))
-    arguments = jax.tree.map(abstract, (unmasked, *batch))
-    return jax.jit(search).trace(params, *arguments).lower(lowering_platforms=platforms)
+    mask_count = len(rules.all_masks)
+    numbers = jax.tree.map(abstract, SearchNumbers(mask_shared=(None,) * mask_count))
+    batch = jax.tree.map(abstract, empty_arrays(rows, src_length, mask_count=mask_count))
+    return jax.jit(search).trace(params, numbers, batch).lower(lowering_platforms=platforms)

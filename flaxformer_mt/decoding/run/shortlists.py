@@ -4,17 +4,15 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Int
 
 from flaxformer_mt.data.shortlist import Shortlist, distinct
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding.rounding import one_of_few, power_of_two_at_least
 from flaxformer_mt.decoding.run.programs import SearchPrograms
+from flaxformer_mt.decoding.source import Types
 from flaxformer_mt.model.embedding import of_types
 
 LEAST_TYPES = 1024  # target types of the smallest search with a shortlist
-
-Types = Int[np.ndarray, " kept"]
 
 
 def shortened(
@@ -46,4 +44,4 @@ def shortened(
         for tree, model in zip(programs.params, programs.models, strict=True)
     )
     models = tuple(model.of_types(size) for model in programs.models)
-    return dataclasses.replace(programs, models=models, params=params, rules=rules), types
+    return dataclasses.replace(programs, params=params, models=models, rules=rules), types

@@ -11,7 +11,7 @@ A hypothesis never goes where its limit leaves no room for what is to come, so a
 phrases. Which phrases are met or under way is read from the tokens.
 
 In shapes, `phrases` is the number of phrases that a row has room for, `length` that of a phrase's
-tokens, and `together` that of the phrases whose overlaps are counted.
+tokens, and `overlapping` that of the phrases whose overlaps are counted.
 """
 
 from collections.abc import Sequence
@@ -25,17 +25,17 @@ from jaxtyping import Array, Bool, Float, Int
 from flaxformer_mt.data.vocabulary import EOS, PAD
 from flaxformer_mt.decoding.constraints.phrases import Phrase
 from flaxformer_mt.decoding.constraints.superstrings import (
-    MOST_TOGETHER,
+    MOST_OVERLAPPING,
     NEVER,
     overlapping_first,
     shortest_texts,
 )
-from flaxformer_mt.decoding.masks.base import Allowed, TypeMask
+from flaxformer_mt.decoding.constraints.symbols import Continues
+from flaxformer_mt.decoding.masks.base import Allowed, TypeFlags
 from flaxformer_mt.decoding.rounding import one_of_few
+from flaxformer_mt.decoding.source import Types
 from flaxformer_mt.decoding.top_k import Candidates, Logits, LogProbs, Places, largest, take
 
-Continues = Bool[Array, " vocab"]
-"""The types that continue a word: as the next token, they would make a phrase part of one."""
 _BEGINNINGS = 8  # of a phrase that are under way at a time and may go on; the longest ones
 
 
@@ -46,7 +46,7 @@ class Phrases(NamedTuple):
     open: Bool[Array, "rows phrases"]  # its last word may go on; else it must end there
     # Where phrases overlap: the tokens of the shortest text that has all phrases of a subset of
     # the row's first few, bit by bit, if it begins with one of them (NEVER: not of the subset).
-    shortest: Int[Array, "rows subsets together"] | None = None
+    shortest: Int[Array, "rows subsets overlapping"] | None = None
 
     @property
     def lengths(self) -> Int[Array, "rows 1 phrases"]:
@@ -75,9 +75,9 @@ class Required(NamedTuple):
 
     phrases: Phrases
     progress: PhraseProgress
-    continues: Continues
+    continues: Bool[Array, " vocab"]  # `Continues`, on the device
 
-    def banned(self, room: Int[Array, " rows"]) -> TypeMask:
+    def banned(self, room: Int[Array, " rows"]) -> TypeFlags:
         """The types after which `room` tokens, end mark included, are too few for what is to come;
         and the end mark, unless nothing is."""
         rows, beams, count, length = self.progress.matched.shape
@@ -130,7 +130,7 @@ class Required(NamedTuple):
         rows, beams, _ = logits.shape
         unmet = ~self.progress.met_after(jnp.full((1, 1), False))  # --> [rows, beams, phrases]
         following = _next_tokens(self.phrases, self.progress)
-        likely = jnp.where(allowed.mask(beams), logits, -jnp.inf)
+        likely = jnp.where(allowed.flags(beams), logits, -jnp.inf)
         likeliest = jnp.argmax(likely, axis=2, keepdims=True)  # --> [rows, beams, 1]
         token = jnp.concatenate([likeliest, following], axis=2)  # --> [rows, beams, 1 + phrases]
         constrained = (self.phrases.lengths > 0).any(axis=2, keepdims=True)
@@ -201,16 +201,16 @@ def _shortest_rest(
     if phrases.shortest is None:
         return in_full.sum(axis=2) - under_way.max(axis=2)
 
-    together = phrases.shortest.shape[2]
-    bits = jnp.asarray(1 << np.arange(together))
-    subset = jnp.where(unmet[..., :together], bits, 0).sum(axis=2)  # --> [rows, beams]
+    overlapping = phrases.shortest.shape[2]
+    bits = jnp.asarray(1 << np.arange(overlapping))
+    subset = jnp.where(unmet[..., :overlapping], bits, 0).sum(axis=2)  # --> [rows, beams]
     row = jnp.arange(len(unmet))[:, None]
-    if_first = phrases.shortest[row, subset]  # --> [rows, beams, together]
-    begun_together = (if_first - under_way[..., :together]).min(axis=2)
+    if_first = phrases.shortest[row, subset]  # --> [rows, beams, overlapping]
+    begun_overlapping = (if_first - under_way[..., :overlapping]).min(axis=2)
     begun_apart = if_first.min(axis=2)
-    if under_way.shape[2] > together:
-        begun_apart -= under_way[..., together:].max(axis=2)
-    return in_full[..., together:].sum(axis=2) + jnp.minimum(begun_together, begun_apart)
+    if under_way.shape[2] > overlapping:
+        begun_apart -= under_way[..., overlapping:].max(axis=2)
+    return in_full[..., overlapping:].sum(axis=2) + jnp.minimum(begun_overlapping, begun_apart)
 
 
 def _next_tokens(phrases: Phrases, progress: PhraseProgress) -> Int[Array, "rows beams phrases"]:
@@ -252,17 +252,23 @@ def from_banks(
     return largest(-place.astype(jnp.float32), count)[1]
 
 
+def room_for(phrases: Sequence[Sequence[Phrase]]) -> tuple[int, int]:
+    """Room for how many phrases, and of how many tokens, arrays of rows with these phrases have:
+    one of few sizes, since they are compiled in."""
+    count = one_of_few(max(map(len, phrases)), 4)
+    length = one_of_few(max(len(phrase.tokens) for of_row in phrases for phrase in of_row), 8)
+    return count, length
+
+
 def arranged(
     phrases: Sequence[Sequence[Phrase]],
-    types: Int[np.ndarray, " kept"],
+    types: Types,
     rows: int,
-    continues: Bool[np.ndarray, " vocab"],
+    continues: Continues,
 ) -> Phrases:
     """The phrases of a batch's rows as the search needs them, in its own ids of the `types`."""
     ordered = [overlapping_first(of_row, continues) for of_row in phrases]
-    # Sizes are compiled in: few of them.
-    count = one_of_few(max(map(len, phrases)), 4)
-    length = one_of_few(max(len(phrase.tokens) for of_row in phrases for phrase in of_row), 8)
+    count, length = room_for(phrases)
     tokens: Any = np.full((rows, count, length), PAD, np.int32)
     is_open: Any = np.zeros((rows, count), bool)
     for row, (of_row, _) in enumerate(ordered):
@@ -270,24 +276,22 @@ def arranged(
             tokens[row, place, : len(phrase.tokens)] = np.searchsorted(types, phrase.tokens)
             is_open[row, place] = phrase.open
 
-    overlapping = max(number for _, number in ordered)
-    if not overlapping:
+    most = max(number for _, number in ordered)
+    if not most:
         return Phrases(tokens, is_open)
-    together = min(MOST_TOGETHER, 4 if overlapping <= 4 else 8)
-    tables = _tables([of_row for of_row, _ in ordered], rows, together, continues)
+    overlapping = min(MOST_OVERLAPPING, 4 if most <= 4 else 8)
+    tables = _tables([of_row for of_row, _ in ordered], rows, overlapping, continues)
     return Phrases(tokens, is_open, tables)
 
 
-def none_of(rows: int, count: int, length: int, continues: Bool[np.ndarray, " vocab"]) -> Phrases:
+def none_of(rows: int, count: int, length: int, continues: Continues) -> Phrases:
     """Room for `count` phrases of `length` tokens in each row, which has none."""
     tokens: Any = np.full((rows, count, length), PAD, np.int32)
     is_open: Any = np.zeros((rows, count), bool)
     return in_larger_arrays(Phrases(tokens, is_open), count, length, continues)
 
 
-def in_larger_arrays(
-    phrases: Phrases, count: int, length: int, continues: Bool[np.ndarray, " vocab"]
-) -> Phrases:
+def in_larger_arrays(phrases: Phrases, count: int, length: int, continues: Continues) -> Phrases:
     """The same with room for `count` phrases of `length` tokens in each row. `shortest` is there
     even if no phrases overlap, so that the form doesn't depend on them."""
     rows, present, present_length = phrases.tokens.shape
@@ -302,20 +306,20 @@ def in_larger_arrays(
         ]
         for of_row, open_of_row in zip(tokens, is_open, strict=True)
     ]
-    together = min(MOST_TOGETHER, count)
-    return Phrases(tokens, is_open, _tables(of_rows, rows, together, continues))
+    overlapping = min(MOST_OVERLAPPING, count)
+    return Phrases(tokens, is_open, _tables(of_rows, rows, overlapping, continues))
 
 
 def _tables(
     phrases: Sequence[Sequence[Phrase]],
     rows: int,
-    together: int,
-    continues: Bool[np.ndarray, " vocab"],
+    overlapping: int,
+    continues: Continues,
 ) -> Any:
-    """`Phrases.shortest` for the first `together` phrases of each row; further rows have none."""
-    shortest = np.zeros((rows, 1 << together, together), np.int32)
+    """`Phrases.shortest` for the first `overlapping` phrases of each row; more rows have none."""
+    shortest = np.zeros((rows, 1 << overlapping, overlapping), np.int32)
     for row, of_row in enumerate(phrases):
-        table = shortest_texts(of_row[:together], continues)
+        table = shortest_texts(of_row[:overlapping], continues)
         shortest[row, : len(table), : table.shape[1]] = table
         shortest[row, : len(table), table.shape[1] :] = NEVER
     shortest[:, 0] = 0

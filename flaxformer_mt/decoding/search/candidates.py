@@ -80,8 +80,8 @@ def diverse_candidates(
         tokens = jnp.take_along_axis(token, places, axis=1)  # --> [rows, width]
         chosen_before = chosen_before.at[row, tokens].add(weight)
 
-    together: Ranked = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *by_group)
-    return together
+    all_groups: Ranked = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *by_group)
+    return all_groups
 
 
 @jax.named_scope("candidates")
@@ -138,11 +138,11 @@ def _maxima(ranking: Logits, allowed: Allowed) -> Float[Array, "rows beams chunk
     # Chunks with types that are never generated: their maxima are taken again.
     chunks = np.unique(np.flatnonzero(~allowed.free) // size)
 
-    def masked(ranking: Logits) -> Array:
-        may = allowed.mask(ranking.shape[1])
+    def of_allowed(ranking: Logits) -> Array:
+        may = allowed.flags(ranking.shape[1])
         return _chunked(jnp.where(may, ranking, -jnp.inf), -jnp.inf).max(axis=-1)
 
-    def unmasked(ranking: Logits) -> Array:
+    def with_some_again(ranking: Logits) -> Array:
         values = ranking
         if allowed.banned is not None:
             values = jnp.where(allowed.banned, -jnp.inf, ranking)
@@ -157,9 +157,9 @@ def _maxima(ranking: Logits, allowed: Allowed) -> Float[Array, "rows beams chunk
         return jnp.where(only < 0, maxima, jnp.where(in_chunk, value, -jnp.inf))
 
     if len(chunks) > 8:  # each is a part of the program
-        return masked(ranking)
-    # A TPU masks while it reads; others would write all logits again.
-    maxima: Array = jax.lax.platform_dependent(ranking, tpu=masked, default=unmasked)
+        return of_allowed(ranking)
+    # A TPU applies the flags while it reads; others would write all logits again.
+    maxima: Array = jax.lax.platform_dependent(ranking, tpu=of_allowed, default=with_some_again)
     return maxima
 
 

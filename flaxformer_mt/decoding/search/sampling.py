@@ -22,7 +22,11 @@ SEED_WORDS = 5
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sampling:
     """How to draw translations. Raises TypeError for what isn't a number, and ValueError for what
-    isn't a distribution in float32."""
+    isn't a distribution in float32.
+
+    A line's draws depend on `seed` and its number. `translate_file` and the command count lines
+    from 1, but `Translator.translate` from its `first`, by default 0: `first=1` gives their draws.
+    """
 
     temperature: float = 1.0  # below 1 nearer to the likeliest, above 1 farther
     top_k: int = 0  # of the likeliest k tokens (0: of all)

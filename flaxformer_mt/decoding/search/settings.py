@@ -37,7 +37,7 @@ class Rules:
     sampling: bool = False  # draw each hypothesis from the model instead of searching
     top_k: int = 0  # of the likeliest k tokens (0: of all)
     trees: Brackets | None = None  # outputs are trees over the words of the source
-    masks: tuple[Mask, ...] = ()  # the caller's own reasons why types may not come next
+    masks: tuple[Mask, ...] = ()  # the caller's own
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_best <= self.beam_size:
@@ -72,7 +72,7 @@ class Rules:
 
     @functools.cached_property
     def all_masks(self) -> tuple[Mask, ...]:
-        """All reasons why types may not come next, the caller's last."""
+        """The masks that the settings ask for, then the caller's."""
         masks: list[Mask] = [ForbiddenPhrases(self.suppress)]
         if self.min_length or self.min_ratio:
             masks.append(AtLeast(self.min_length, self.min_ratio))
@@ -92,7 +92,7 @@ class SearchNumbers(NamedTuple):
     diversity: Any = 0.0  # between groups of hypotheses
     temperature: Any = 1.0  # of sampling
     top_p: Any = 1.0
-    masks: tuple[Any, ...] = ()  # `MaskArrays.shared` of each of `Rules.all_masks`
+    mask_shared: tuple[Any, ...] = ()  # `MaskArrays.shared` of each of `Rules.all_masks`
     continues: Any = None  # with phrases that must occur: the types that continue a word
 
     def penalty(self, length: Any) -> Any:
@@ -142,5 +142,5 @@ def numbers_for(config: DecodingConfig, sampling: Sampling, rules: Rules) -> Sea
         diversity=config.diversity,
         temperature=sampling.temperature,
         top_p=sampling.top_p,
-        masks=(None,) * len(rules.all_masks),
+        mask_shared=(None,) * len(rules.all_masks),
     )

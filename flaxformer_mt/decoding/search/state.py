@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from flaxformer_mt.data.vocabulary import BOS, PAD
-from flaxformer_mt.decoding.masks.base import BatchMask, Generated, Index, Tokens
+from flaxformer_mt.decoding.masks.base import Ban, Generated, Index, MaskArrays, Tokens
 from flaxformer_mt.decoding.search.banks import PhraseProgress, Phrases, Required, at_start
 from flaxformer_mt.decoding.search.settings import Rules, SearchNumbers
 
@@ -32,7 +32,7 @@ class SearchRows(NamedTuple):
     limits: Int[Array, " rows"]  # tokens of an output, the end mark included; 0: a row of padding
     prefix: Int[Array, "rows prefix"]  # what outputs begin with, padded; may have width 0
     seeds: UInt[Array, "rows seed"]  # for sampling: two sentences with the same draw the same
-    masks: tuple[Any, ...] = ()  # `MaskArrays.rows` of each mask; None: bans nothing
+    mask_rows: tuple[Any, ...] = ()  # `MaskArrays.rows` of each mask; None: it bans nothing
     phrases: Phrases | None = None  # that outputs must have
 
 
@@ -54,11 +54,14 @@ class State(NamedTuple):
         """What masks read, to choose among `vocab` types."""
         return Generated(self.tokens, self.position, self.rows.limits, vocab)
 
-    def masks(self, numbers: SearchNumbers, rules: Rules) -> tuple[BatchMask, ...]:
-        """All masks with what they read. Their rows are here, since they leave a batch with their
+    def bans(self, numbers: SearchNumbers, rules: Rules) -> tuple[Ban, ...]:
+        """All masks with their arrays. Rows are here, since they leave a batch with their
         sentences; what all rows share is with the numbers, which no step copies."""
-        read = zip(rules.all_masks, self.rows.masks, numbers.masks, strict=True)
-        return tuple(BatchMask(mask, rows, shared) for mask, rows, shared in read)
+        read = zip(rules.all_masks, self.rows.mask_rows, numbers.mask_shared, strict=True)
+        return tuple(
+            Ban(mask, None if rows is None else MaskArrays(rows, shared))
+            for mask, rows, shared in read
+        )
 
     def required(self, numbers: SearchNumbers, vocab: int) -> Required | None:
         """The phrases that outputs must have, if there are any."""

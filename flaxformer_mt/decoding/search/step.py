@@ -136,8 +136,8 @@ def _allowed(
     allowed = Allowed(jnp.where(position + 1 >= rows.limits, EOS, only), free, None)
 
     generated = state.generated(vocab)
-    for mask in state.masks(numbers, rules):
-        allowed = allowed.without(mask.banned(generated))
+    for ban in state.bans(numbers, rules):
+        allowed = allowed.without(ban.banned(generated))
     if required is not None:
         allowed = allowed.without(required.banned(rows.limits - position - 1))
     return allowed
@@ -153,12 +153,12 @@ def _continuations(
 ) -> Continuations:
     """A step's continuations: draws, or each group's best."""
     if rules.trees is not None and rules.trees.of_source:
-        logits = pooled(rules.trees, logits, allowed.mask(rules.beam_size))
+        logits = pooled(rules.trees, logits, allowed.flags(rules.beam_size))
 
     if rules.sampling:
         drawn, token = sampled(
             logits,
-            allowed.mask(rules.beam_size),
+            allowed.flags(rules.beam_size),
             keys_of(state.rows.seeds, state.position, beams=rules.beam_size),
             temperature=numbers.temperature,
             top_k=rules.top_k,

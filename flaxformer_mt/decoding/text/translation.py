@@ -11,7 +11,7 @@ from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.training_text import TrainingText
 from flaxformer_mt.data.vocabulary import EOS, Vocabulary
 from flaxformer_mt.decoding.penalties import length_penalty
-from flaxformer_mt.decoding.text.outputs import Decoded, distinct
+from flaxformer_mt.decoding.text.decoded import Decoded, distinct
 from flaxformer_mt.decoding.text.segments import CutLine, Piece
 
 

@@ -9,7 +9,7 @@ from flaxformer_mt.decoding.errors import DecodingError, LineError
 from flaxformer_mt.decoding.search.settings import Rules
 from flaxformer_mt.decoding.search.state import Hypotheses
 from flaxformer_mt.decoding.source import Source
-from flaxformer_mt.decoding.text.outputs import NO_NUMBERS, Decoded, TextOf, distinct
+from flaxformer_mt.decoding.text.decoded import NO_NUMBERS, Decoded, TextOf, distinct
 
 
 @dataclasses.dataclass(frozen=True)
