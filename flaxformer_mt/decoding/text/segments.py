@@ -6,6 +6,8 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Literal
 
+import regex
+
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, Vocabulary
 from flaxformer_mt.decoding.errors import DecodingError, OverlongError, TargetError
 from flaxformer_mt.sentences import sentence_ends, split_sentences
@@ -18,6 +20,10 @@ Target = str | Sequence[int]
 _BOUNDARIES = (
     re.compile(r"[,;:]\s+|\s[-–—]+\s+|[，；：、]\s*"),  # between clauses
     re.compile(r"\s+"),  # between words
+)
+# Two letters of scripts without blanks between words: a cut between them tells nothing of words.
+_WITHOUT_BLANKS = regex.compile(
+    r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}]{2}"
 )
 
 
@@ -303,6 +309,25 @@ def _glued(sentences: Sequence[str]) -> list[Piece]:
     return [Piece(text, "" if place == last else " ") for place, text in enumerate(sentences)]
 
 
+def join_translations(texts: Sequence[str], glue: Sequence[str], *, blanks: bool) -> str:
+    """The translations of a text's parts, in order; `glue[n]` is between the n-th and the next.
+
+    `blanks`: whether the target language has blanks between its sentences; without them a glue of
+    blanks is left out, and so it is beside an empty translation. A glue with line breaks or tabs is
+    the text's layout and stays.
+    """
+    joined, waiting = "", ""
+    for text, after in zip(texts, glue, strict=True):
+        is_layout = after.strip(" ") != ""
+        after = after if blanks or is_layout else ""
+        if text:
+            joined += waiting + text
+            waiting = after
+        elif is_layout:
+            waiting = waiting.strip(" ") + after
+    return joined + waiting.strip(" ")
+
+
 def types_of(pieces: Sequence[str], tgt: Vocabulary) -> tuple[int, ...]:
     """The ids of target pieces. Raises DecodingError for unknown ones."""
     ids = {piece: number for number, piece in enumerate(tgt.pieces())}
@@ -401,11 +426,15 @@ def _halves(piece: Piece, share: float, language: str) -> tuple[tuple[Piece, Pie
     for boundary in _BOUNDARIES:
         if not ends:
             ends = [match.end() for match in boundary.finditer(text) if match.end() < len(text)]
-    if not ends:
+    if ends:
+        cut = min(ends, key=lambda end: abs(end - middle))
+    else:
         # Not before an accent that would lose its letter, if there is such a place.
-        inner, glue = range(1, len(text)), ""
+        inner = range(1, len(text))
         ends = [end for end in inner if not unicodedata.combining(text[end])] or list(inner)
-    cut = min(ends, key=lambda end: abs(end - middle))
+        cut = min(ends, key=lambda end: abs(end - middle))
+        # Inside a word, whose halves are of one word in the translation, too.
+        glue = " " if _WITHOUT_BLANKS.match(text, cut - 1, cut + 1) else ""
     first = Piece(text[:cut].rstrip(), glue)
     second = Piece(text[cut:].lstrip(), piece.glue)
     return (first, second), cut / len(text)
