@@ -20,7 +20,7 @@ from flaxformer_mt.rundir.checkpoint_choice import (
     without_rank,
 )
 from flaxformer_mt.rundir.layout import RunDirectory
-from flaxformer_mt.rundir.metrics_log import Report, is_number, read_metrics
+from flaxformer_mt.rundir.metrics_log import Report, read_metrics
 from flaxformer_mt.rundir.paths import document, exists
 
 _NAMES = {"bleu": "BLEU", "chrf": "chrF", "loss": "loss"}
@@ -77,7 +77,7 @@ def diverged_since(reports: Sequence[Report]) -> int | None:
         first_bad = None
         for report in reversed(of_kind):
             loss = report.get("loss")
-            if not is_number(loss) or math.isfinite(loss):
+            if not isinstance(loss, int | float) or math.isfinite(loss):
                 break
             first_bad = report["step"]
         if first_bad is not None:
