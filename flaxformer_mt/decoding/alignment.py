@@ -55,7 +55,7 @@ def align_parts(
     for source, target, of in lines:
         if target is None:
             texts = [part.tgt_text for part in of]
-            target = join_translations(texts, [part.glue for part in of], blanks=blanks)
+            target = join_translations(texts, of, blanks=blanks)
         aligned.append(_align(source, target, of, [next(weights) for _ in of], vocabularies))
     return aligned
 

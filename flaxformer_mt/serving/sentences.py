@@ -4,8 +4,8 @@ import dataclasses
 import re
 from collections.abc import Collection, Sequence
 
-from flaxformer_mt.decoding.text.segments import join_translations, split_to_fit
-from flaxformer_mt.sentences import LINE_ENDS, SplitText, split_sentences
+from flaxformer_mt.decoding.text.segments import Piece, join_translations, quoted, split_to_fit
+from flaxformer_mt.sentences import LINE_ENDS, SplitText, Unquoted, split_sentences, unquoted
 
 LONGEST = 1000  # characters: about as many as models take at once
 _WORD = re.compile(r">>[^<>\s]+<<|\S+(?= )")
@@ -16,18 +16,22 @@ _LAYOUT = re.compile(rf"[\t{LINE_ENDS}]")
 class CodedSentences(SplitText):
     """`codes` has the code that the model reads before each sentence, or an empty text.
 
-    `seams[n]` is between the translations of the n-th sentence and the next: a blank, unless the
-    two are halves of a word or the text's layout parts them.
+    `pieces` are the sentences with what goes between and around their translations: a blank, unless
+    two are halves of a word or the text's layout parts them, and the marks of a quotation of
+    several sentences, which are in `glue` and not in `texts`.
     """
 
     codes: tuple[str, ...]
-    seams: tuple[str, ...]
+    pieces: tuple[Piece, ...]
 
     def translated(self, translations: Sequence[str], *, blanks: bool) -> str:
         """The text's translation, as `translate` joins a line's; `blanks` is whether the target
         language has blanks between its sentences."""
-        joined = join_translations(translations, self.seams, blanks=blanks)
-        return self.glue[0] + joined + (self.glue[-1] if self.texts else "")
+        before, after = self.glue[0], self.glue[-1] if self.pieces else ""
+        if self.pieces:
+            before = before.removesuffix(self.pieces[0].opening)
+            after = after.removeprefix(self.pieces[-1].closing)
+        return before + join_translations(translations, self.pieces, blanks=blanks) + after
 
 
 def coded_sentences(
@@ -45,62 +49,53 @@ def coded_sentences(
     no more. If a sentence begins with one of `codes`, the code holds for later sentences too, until
     another code; one that is a sentence by itself is left out of the text.
     """
-    split = _split(text, language, at_marks, together or 1)
-    texts: list[str] = []
-    glue = [split.glue[0]]
-    seams: list[str] = []
+    before, sentences = _split(text, language, at_marks, together or 1)
+    glue = [before]
+    pieces: list[Piece] = []
     codes_before: list[str] = []
     current = ""
-    for sentence, after in zip(split.texts, split.glue[1:], strict=True):
-        match = _WORD.match(sentence)
+    for sentence, after in sentences:
+        match = _WORD.match(sentence.text)
         code = match[0] if match and match[0] in codes else ""
         current = code or current
-        if code == sentence:
+        if code == sentence.text:
             glue[-1] += after
             continue
-        parts, between, between_translations = _parts(sentence, language)
-        texts += parts
-        glue += [*between, after]
-        seams += [*between_translations, after if _is_layout(after) else " "]
-        codes_before += ["" if code else current, *[current] * len(between)]
-    if seams:
-        seams[-1] = ""  # the text's own end follows
-    return CodedSentences(tuple(texts), tuple(glue), tuple(codes_before), tuple(seams))
+        parts, around = _parts(sentence.text, language)
+        glue[-1] += sentence.opening + around[0]
+        glue += [*around[1:-1], around[-1] + sentence.closing + after]
+        *inner, last = quoted(parts, sentence)
+        seam = after if _LAYOUT.search(after) else " "
+        pieces += [*inner, dataclasses.replace(last, glue=seam)]
+        codes_before += ["" if code else current, *[current] * len(inner)]
+    return CodedSentences(
+        tuple(piece.text for piece in pieces), tuple(glue), tuple(codes_before), tuple(pieces)
+    )
 
 
-def _split(text: str, language: str, at_marks: bool, together: int) -> SplitText:
-    """A text's lines, those of more than `together` sentences cut into these if `at_marks`."""
+def _split(
+    text: str, language: str, at_marks: bool, together: int
+) -> tuple[str, list[tuple[Unquoted, str]]]:
+    """What is before a text, and its lines with what is after each: those of more than `together`
+    sentences as these, if `at_marks`."""
     lines = split_sentences(text, language, at_marks=False)
-    if not at_marks:
-        return lines
-    texts: list[str] = []
-    glue = [lines.glue[0]]
+    parts: list[tuple[Unquoted, str]] = []
     for line, after in zip(lines.texts, lines.glue[1:], strict=True):
-        sentences = split_sentences(line, language)
+        sentences = split_sentences(line, language, at_marks=at_marks)
         if len(sentences.texts) <= together:
-            texts.append(line)
+            parts.append((Unquoted(line), after))
         else:
-            texts += sentences.texts
-            glue += sentences.glue[1:-1]
-        glue.append(after)
-    return SplitText(tuple(texts), tuple(glue))
+            parts += zip(unquoted(sentences.texts), [*sentences.glue[1:-1], after], strict=True)
+    return lines.glue[0], parts
 
 
-def _is_layout(glue: str) -> bool:
-    """Whether white space is more than blanks, which translations have their own of."""
-    return _LAYOUT.search(glue) is not None
-
-
-def _parts(sentence: str, language: str) -> tuple[list[str], list[str], list[str]]:
-    """The parts of a sentence, the text between them, and that between their translations."""
-    parts: list[str] = []
-    between: list[str] = []
+def _parts(sentence: str, language: str) -> tuple[list[Piece], list[str]]:
+    """The parts of a sentence, and the text before, between and after them."""
+    around: list[str] = []
     end = 0
     pieces = split_to_fit(sentence, lambda text: len(text) <= LONGEST, language)
     for piece in pieces:
         start = sentence.index(piece.text, end)
-        if parts:
-            between.append(sentence[end:start])
-        parts.append(piece.text)
+        around.append(sentence[end:start])
         end = start + len(piece.text)
-    return parts, between, [piece.glue for piece in pieces[:-1]]
+    return pieces, [*around, sentence[end:]]

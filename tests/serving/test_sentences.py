@@ -24,11 +24,24 @@ def test_nothing_is_lost_and_no_part_is_too_long(text):
 @given(texts | st.text())
 def test_sentences_of_a_text_are_those_of_its_lines(text):
     split = split_sentences(text, "en")
+    cut = coded_sentences(text, "en")
     if all(len(sentence) <= LONGEST for sentence in split.texts):
-        assert (coded_sentences(text, "en").texts, coded_sentences(text, "en").glue) == (
-            split.texts,
-            split.glue,
-        )
+        assert len(cut.texts) == len(split.texts)
+        assert all(part in whole for part, whole in zip(cut.texts, split.texts, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences", "translated"),
+    [
+        ("“He came. He saw.” She left.", ["He came.", "He saw.", "She left."], "“A B” C"),
+        ("\n「来た。見た。」\nOne.", ["来た。", "見た。", "One."], "\n“A B”\nC"),
+        ("x\n« Il vint. Il vit. »", ["x", "Il vint.", "Il vit."], "A\n« B C »"),
+    ],
+)
+def test_marks_of_a_quotation_go_around_its_translation(text, sentences, translated):
+    cut = coded_sentences(text, "")
+    assert list(cut.texts) == sentences and cut.joined(cut.texts) == text
+    assert cut.translated("ABC", blanks=True) == translated
 
 
 @pytest.mark.parametrize(

@@ -101,8 +101,7 @@ class Joiner:
 
     def _hypothesis(self, pieces: Sequence[Piece], outputs: Sequence[Decoded]) -> Hypothesis:
         texts = self.vocabulary.decode([output.tokens for output in outputs])
-        glue = [*(piece.glue for piece in pieces[:-1]), ""]
-        joined = join_translations(texts, glue, blanks=self.blanks)
+        joined = join_translations(texts, pieces, blanks=self.blanks)
         tokens = list(itertools.chain.from_iterable((*output.tokens, EOS) for output in outputs))[
             :-1
         ]
