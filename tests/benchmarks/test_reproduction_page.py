@@ -63,4 +63,4 @@ def test_every_script_runs_when_it_is_called():
     scripts = [path.read_text("utf-8") for path in (ROOT / "benchmarks").rglob("*.py")]
     mains = [text for text in scripts if "\ndef main(arguments" in text]
     assert len(mains) > 20
-    assert all("\nif __name__ == \"__main__\":\n" in text for text in mains)
+    assert all('\nif __name__ == "__main__":\n' in text for text in mains)
