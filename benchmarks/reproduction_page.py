@@ -200,3 +200,7 @@ def _other_text_score(result: Result, metric: str) -> str:
     if metric not in result.metrics:
         return ""
     return f"{result.metrics[metric]:.2f}{protocol_note(result.signatures.get(metric, ''))}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

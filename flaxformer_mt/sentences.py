@@ -13,6 +13,7 @@ from flaxformer_mt.abbreviations import Abbreviations, abbreviations, base_of
 
 # Ends of lines and paragraphs by Unicode (UAX 14).
 LINE_ENDS = r"\r\n\v\f\x1c-\x1e\x85\u2028\u2029"
+_LINE_END_CHARACTERS = "\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _BLANK = rf"[^\S{LINE_ENDS}]"
 _CLOSING = "\"'”’“‘»›«‹)\\]}」』）】》〉］"
 _OPENING = "\"'“‘„‚«‹»›(\\[{¿¡「『（"
@@ -31,6 +32,9 @@ _HAN_OR_KANA = "\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\
 _GOES_ON = "とっ、，；：,;:"
 _MOST = 40  # characters of an abbreviation
 _LONGEST_QUOTATION = 1000  # characters
+# Of a quotation woven into a sentence: "He said: “Stop. Go home.”". A longer one is cut inside, as
+# Moses cuts all: a model of single sentences would leave out most of it.
+_LONGEST_WOVEN = 100  # characters
 # Greek's question mark looks like a semicolon, and Armenian's full stop like a colon.
 _MORE_MARKS = {"el": ";", "hy": ":"}
 _BLANKS = re.compile(rf"{_BLANK}*+")
@@ -40,6 +44,18 @@ _ROMAN = re.compile(r"[IVXLCDM]{2,}\b")
 # Letters with full stops, maybe hyphens, between them: "J", "J.-P", "z.B", "Ph.D", "U.S".
 _INITIALS = re.compile(r"(?:[^\W\d_]{1,3}\.-?)*+[^\W\d_]")
 _NUMBER = re.compile(r"\d{1,3}(?:\.\d{1,3})*+")
+# What ends a quotation that begins with a mark. An apostrophe looks like a single mark.
+_ENDS_OF = {"“": "”", "„": "“”", "«": "»", "»": "«", "「": "」", "『": "』", '"': '"'}
+
+
+def _quotation(opening: str, closing: str) -> str:
+    within = rf"[^{opening}{closing}{LINE_ENDS}]{{1,{_LONGEST_WOVEN}}}"
+    if opening == '"':  # also the sign of inches
+        return rf'(?<![^\s(\[])"(?=\S){within}(?<=\S)"(?!\w)'
+    return rf"{opening}{within}[{closing}]"
+
+
+_QUOTATIONS = re.compile("|".join(_quotation(*marks) for marks in _ENDS_OF.items()))
 _TIBETAN_HEAD = re.compile(rf"[\u0f01-\u0f0a{_TIBETAN}\s]*+")
 
 
@@ -92,6 +108,51 @@ def split_sentences(
     return SplitText(tuple(texts), tuple(glue))
 
 
+@dataclasses.dataclass(frozen=True)
+class Unquoted:
+    """A sentence without the mark that begins or ends a quotation of several, with its blank."""
+
+    text: str
+    opening: str = ""
+    closing: str = ""
+
+
+def unquoted(sentences: Sequence[str]) -> list[Unquoted]:
+    """The sentences of a line; the marks of a quotation of several whole ones are set aside, since
+    a model of single sentences has rarely read one with half of a pair."""
+    plain = [Unquoted(sentence) for sentence in sentences]
+    first = 0
+    while first < len(sentences):
+        last = _end_of_quotation(sentences, first)
+        if last is None:
+            first += 1
+            continue
+        begin, end = sentences[first], sentences[last]
+        opened, closed = begin[1:].lstrip(), end[:-1].rstrip()
+        plain[first] = Unquoted(opened, opening=begin[: len(begin) - len(opened)])
+        plain[last] = Unquoted(closed, closing=end[len(closed) :])
+        first = last + 1
+    return plain
+
+
+def _end_of_quotation(sentences: Sequence[str], first: int) -> int | None:
+    """Where a quotation ends that begins with the sentence `first` and ends with a later one, all
+    others being without its marks; None if there is none."""
+    opening = sentences[first][0]
+    closing = _ENDS_OF.get(opening)
+    if closing is None or len(sentences[first]) == 1:
+        return None
+    if any(mark in sentences[first][1:] for mark in opening + closing):
+        return None
+    for last in range(first + 1, len(sentences)):
+        inner = sentences[last]
+        if not any(mark in inner for mark in opening + closing):
+            continue
+        is_end = inner[-1] in closing and not any(mark in inner[:-1] for mark in opening + closing)
+        return last if is_end and len(inner) > 1 else None
+    return None
+
+
 def sentence_ends(text: str, language: str, *, any_case: bool = False) -> list[int]:
     """Where a text can be cut between two sentences: before the later one's first character."""
     first = len(text) - len(text.lstrip())
@@ -121,6 +182,7 @@ def _breaks(more: str) -> re.Pattern[str]:
 def _cuts(text: str, language: str, at_marks: bool, any_case: bool) -> Iterator[tuple[int, int]]:
     """Where each sentence but the last ends, and where the next begins."""
     start = 0
+    woven = _WovenQuotations(text, any_case)
     for match in _breaks(_MORE_MARKS.get(base_of(language), "")).finditer(text):
         cut: tuple[int, int] | None = None
         if match["line"] is not None:
@@ -129,9 +191,41 @@ def _cuts(text: str, language: str, at_marks: bool, any_case: bool) -> Iterator[
             cut = _spaced_cut(text, start, match, language, any_case)
         elif at_marks:
             cut = _wide_cut(text, start, match, language)
-        if cut is not None:
+        if cut is not None and not woven.hold(start, cut[0]):
             yield cut
             _, start = cut
+
+
+class _WovenQuotations:
+    """The short quotations of a text, asked in the order of its cuts."""
+
+    def __init__(self, text: str, any_case: bool) -> None:
+        self._text, self._any_case = text, any_case
+        self._first = len(text) - len(text.lstrip())
+        self._spans = (match.span() for match in _QUOTATIONS.finditer(text))
+        self._span = next(self._spans, (len(text), len(text)))
+
+    def hold(self, start: int, end: int) -> bool:
+        """Whether a cut at `end` is inside one that is woven into the sentence from `start`."""
+        while self._span[1] <= end:
+            following = next(self._spans, None)
+            if following is None:
+                return False
+            self._span = following
+        opening, after = self._span
+        if opening >= end:
+            return False
+        return opening > max(start, self._first) or not self._ends_sentence(after)
+
+    def _ends_sentence(self, after: int) -> bool:
+        """Whether the quotation that ends before `after` ends a sentence, too."""
+        mark = self._text[: after - 1][-2:].rstrip()[-1:]
+        following = _after_blanks(self._text, after)
+        if following == len(self._text) or self._text[following] in _LINE_END_CHARACTERS:
+            return True
+        if following == after:
+            return mark in _WIDE and self._text[after] not in _GOES_ON
+        return self._any_case or not _LOWER.match(self._text, following)
 
 
 def _spaced_cut(

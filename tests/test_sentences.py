@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.abbreviations import abbreviations
-from flaxformer_mt.sentences import sentence_ends, split_sentences
+from flaxformer_mt.sentences import sentence_ends, split_sentences, unquoted
 
 LINE_ENDS = "\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 PARTS = [
@@ -178,6 +178,54 @@ def test_in_an_unknown_language(text, sentences):
     assert list(split_sentences(text, "").texts) == sentences
 
 
+@pytest.mark.parametrize(
+    ("text", "language", "sentences"),
+    [
+        ("He said: “Stop. Go.” She left.", "en", ["He said: “Stop. Go.”", "She left."]),
+        ("“Who? Me?” he said. No.", "en", ["“Who? Me?” he said.", "No."]),
+        ('"Who? Me?", he said. No.', "en", ['"Who? Me?", he said.', "No."]),
+        ('He said "No. Yes." and left.', "en", ['He said "No. Yes." and left.']),
+        ("Er rief: „Halt. Geh.“ Sie ging.", "de", ["Er rief: „Halt. Geh.“", "Sie ging."]),
+        ("Il dit : « Va. Pars. » Elle part.", "fr", ["Il dit : « Va. Pars. »", "Elle part."]),
+        ("他说：“走吧。快点。”然后走了。", "zh", ["他说：“走吧。快点。”", "然后走了。"]),
+        ("「はい。でも。」と言った。終わり。", "ja", ["「はい。でも。」と言った。", "終わり。"]),
+        # Inches, and a mark without its other half.
+        ('It is 5". He is 6". Go.', "en", ['It is 5".', 'He is 6".', "Go."]),
+        ("He said: “Stop. Go. She left.", "en", ["He said: “Stop.", "Go.", "She left."]),
+    ],
+)
+def test_a_short_quotation_within_a_sentence_is_not_cut(text, language, sentences):
+    assert list(split_sentences(text, language).texts) == sentences
+
+
+def test_a_long_quotation_within_a_sentence_is_cut_at_its_sentences():
+    said = " ".join(["Stop it now, please."] * 5)
+    assert len(split_sentences(f"He said: “{said}” She left.", "en").texts) == 6
+
+
+@pytest.mark.parametrize(
+    ("sentences", "expected"),
+    [
+        (["“A.", "B.", "C.”", "D."], ["“|A.|", "|B.|", "|C.|”", "|D.|"]),
+        (["« A.", "B. »"], ["« |A.|", "|B.| »"]),
+        (['"A.', 'B."', '"C."'], ['"|A.|', '|B.|"', '|"C."|']),
+        (["„A.", "B.“"], ["„|A.|", "|B.|“"]),
+        # No quotation of whole sentences, or half of one.
+        (["“A.", "B.” he said."], ["|“A.|", "|B.” he said.|"]),
+        (["“A.", "“B.", "C.”"], ["|“A.|", "“|B.|", "|C.|”"]),
+        (["“A.", "B."], ["|“A.|", "|B.|"]),
+        (["“A.”", "“B.”"], ["|“A.”|", "|“B.”|"]),
+        (["“", "A.”"], ["|“|", "|A.”|"]),
+        (["“A.", "”"], ["|“A.|", "|”|"]),
+        ([], []),
+    ],
+)
+def test_marks_of_a_quotation_of_whole_sentences_are_set_aside(sentences, expected):
+    plain = unquoted(sentences)
+    shown = [f"{sentence.opening}|{sentence.text}|{sentence.closing}" for sentence in plain]
+    assert shown == expected
+
+
 def test_lower_case_begins_a_sentence_if_asked_for():
     assert split_sentences("a dog . a cat . ", "en", any_case=True).texts == ("a dog .", "a cat .")
 
@@ -190,7 +238,23 @@ def test_a_related_or_longer_code_has_its_languages_list():
 
 @pytest.mark.parametrize(
     "unit",
-    ["a. ", ". ", "!", '."', '。"', "༄། ", "।1", "!?あ", '"。と', "a . - ", "A. ", ".»  ", ". «"],
+    [
+        "a. ",
+        ". ",
+        "!",
+        '."',
+        '。"',
+        "༄། ",
+        "।1",
+        "!?あ",
+        '"。と',
+        "a . - ",
+        "A. ",
+        ".»  ",
+        ". «",
+        "“A. b.” x ",
+        "“",
+    ],
 )
 def test_time_is_linear(unit):
     def seconds(text):

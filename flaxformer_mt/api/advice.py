@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, assert_never
 
 from flaxformer_mt.api import config_of, say
 from flaxformer_mt.api.length import choose_length
-from flaxformer_mt.config import ExperimentConfig
+from flaxformer_mt.config import ExperimentConfig, ScheduleConfig
+from flaxformer_mt.config.kinds import PaperCurve, PeakCurve
 from flaxformer_mt.decoding.length_choice import is_to_be_chosen
 from flaxformer_mt.rundir.cache import INDEX_FILES
-from flaxformer_mt.rundir.checkpoint_choice import finite_values, without_rank
+from flaxformer_mt.rundir.checkpoint_choice import (
+    best_by,
+    finite_values,
+    list_steps,
+    ranked,
+    without_rank,
+)
 from flaxformer_mt.rundir.layout import RunDirectory
-from flaxformer_mt.rundir.metrics_log import read_metrics
+from flaxformer_mt.rundir.metrics_log import Report, read_metrics
 from flaxformer_mt.rundir.paths import document, exists
 
 _NAMES = {"bleu": "BLEU", "chrf": "chrF", "loss": "loss"}
@@ -45,21 +53,72 @@ def choose_if_missing(run: RunDirectory, config: ExperimentConfig) -> None:
 def advice(run: RunDirectory, config: ExperimentConfig) -> Iterator[str]:
     """Sentences about a finished run with these settings. Raises RunDirectoryError."""
     metric = config.training.best_metric
-    validations = {
-        report["step"]: report
-        for report in read_metrics(run.metrics)
-        if report.get("kind") == "valid"
-    }
+    reports = list(read_metrics(run.metrics))
+    validations = {report["step"]: report for report in reports if report.get("kind") == "valid"}
+    diverged_step = diverged_since(reports)
     if without_rank(validations, metric):
         metric = "loss"  # which then decides about checkpoints, too
     scores = finite_values(validations, metric)
-    if len(scores) > 1:
+    if diverged_step is not None:
+        yield _divergence(diverged_step, validations, run, config)
+    elif len(scores) > 1:
         yield course(scores, metric, steps=config.training.steps)
 
     manifest = run.data / INDEX_FILES["data"]
     if exists(manifest):
         with document(manifest, "restore it from a copy") as content:
             yield from _lengths(content.get("lengths"))
+
+
+def diverged_since(reports: Sequence[Report]) -> int | None:
+    """The step since which no report of training, or none of validation, has a finite loss; None
+    if the last of both have one."""
+    steps = []
+    for is_valid in (False, True):
+        of_kind = [report for report in reports if (report.get("kind") == "valid") == is_valid]
+        first_bad = None
+        for report in reversed(of_kind):
+            loss = report.get("loss")
+            if not isinstance(loss, int | float) or math.isfinite(loss):
+                break
+            first_bad = report["step"]
+        if first_bad is not None:
+            steps.append(first_bad)
+    return min(steps, default=None)
+
+
+def _divergence(
+    since: int, validations: Mapping[int, Report], run: RunDirectory, config: ExperimentConfig
+) -> str:
+    """That training has diverged, which checkpoint is good, and what would help."""
+    # A model whose loss is no number may still have a BLEU, of 0.
+    finite = {
+        step: validations[step] for step in finite_values(validations, "loss") if step < since
+    }
+    saved = set(list_steps(run.checkpoints))
+    good = [step for step in ranked(finite, **best_by(config.training)) if step in saved]
+    checkpoint = "no checkpoint before it has a validation result"
+    if good:
+        checkpoint = f"checkpoint {good[0]:,} is the best before it (`--checkpoint {good[0]}`)"
+    clip_norm = config.training.optimizer.clip_norm
+    lower_norm = clip_norm / 2 if clip_norm else 1.0
+    return (
+        f"training has diverged: the loss is not finite since step {since:,}; {checkpoint}. Train "
+        f"again in a new --workdir with a lower peak learning rate "
+        f"({_lower_rate(config.training.schedule)}) or with gradient clipping "
+        f"(--config.training.optimizer.clip_norm={lower_norm:g})"
+    )
+
+
+def _lower_rate(schedule: ScheduleConfig) -> str:
+    """The override for half of the schedule's learning rate."""
+    match schedule.curve:
+        case PaperCurve(factor=factor):
+            return f"--config.training.schedule.factor={factor / 2:g}"
+        case PeakCurve(peak=peak):
+            return f"--config.training.schedule.peak={peak / 2:g}"
+        case unknown:
+            assert_never(unknown)
 
 
 def course(scores: Mapping[int, float], metric: str, *, steps: int) -> str:

@@ -79,7 +79,8 @@ class DryRun:
             rows["mfu"] = f"{100 * self.mfu:.1f}% of {self.peak.source}"
         steps = self.config.training.steps
         rows[f"{steps:,} steps"] = (
-            f"{duration(steps * seconds)} if all have this shape, plus validation and checkpoints"
+            f"an estimate: {duration(steps * seconds)} if all have this shape, plus validation and "
+            "checkpoints"
         )
         return "\n".join(f"{name:<24}{text}" for name, text in rows.items())
 

@@ -37,7 +37,9 @@ _WHAT = {
         choices=(*TABLES, "figures", "report"),
     ),
     "--workdir": Flag("folder for runs, results, the report and figures", takes="DIR"),
-    "--dry-run": Flag("only list the rows, their state and their cost"),
+    "--dry-run": Flag(
+        "only list the rows, their state, and their cost, also in hours on this machine"
+    ),
 }
 _ROWS = {
     "--only": Flag("only these rows", takes="ROW", several=True, read=utf8_text),
@@ -95,9 +97,11 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     for line in refused:
         say(line)
     if options.dry_run:
+        from flaxformer_mt.reproduction.pace import measured_pace
         from flaxformer_mt.reproduction.run_rows import listing
 
-        print(listing(experiments, options.results))
+        pace = measured_pace(experiments[0].config) if experiments else None
+        print(listing(experiments, options.results, pace=pace))
         return 1 if refused else 0
     return _run(options, experiments) or (1 if refused else 0)
 

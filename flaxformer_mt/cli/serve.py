@@ -98,7 +98,8 @@ def _loaded(options: argparse.Namespace) -> tuple[fm.Translator, ServedModel]:
         encoder_layers=config.model.encoder_layers,
         decoder_layers=config.model.decoder_layers,
         diverse=translator.config.diverse_groups > 1,
-        codes=frozenset(translator.vocabularies.src.language_codes),
+        codes=frozenset(translator.vocabularies.src.language_codes) | translator.tags,
+        together=translator.together,
     )
     return translator, model
 

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
-from flaxformer_mt.decoding.text.segments import Part
+from flaxformer_mt.decoding.text.segments import Part, join_translations
 from flaxformer_mt.pages import text
 
 
@@ -47,14 +47,17 @@ def align_parts(
     lines: Sequence[tuple[str, str | None, Sequence[Part]]],
     *,
     layer: int,
+    blanks: bool = True,
 ) -> list[Alignment]:
-    """Each line's alignment: a line is its source, translation (None: the parts') and parts."""
+    """Each line's alignment: a line is its source, translation (None: the parts', joined with
+    `blanks` if the target language has them between sentences) and parts."""
     parts = list(itertools.chain.from_iterable(of for _, _, of in lines))
     weights = iter(forcing.cross_weights(parts, layer))
     aligned = []
     for source, target, of in lines:
         if target is None:
-            target = "".join(part.tgt_text + part.glue for part in of)
+            texts = [part.tgt_text for part in of]
+            target = join_translations(texts, of, blanks=blanks)
         aligned.append(_align(source, target, of, [next(weights) for _ in of], vocabularies))
     return aligned
 

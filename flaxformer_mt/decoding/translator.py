@@ -487,7 +487,8 @@ class Translator:
         if layer is None:
             layer = aligning_layer(self.model.config)
         layer = arguments.whole_number("layer", layer)
-        return align_parts(forcing, self.vocabularies, lines, layer=layer)
+        blanks = has_blanks_between_sentences(self.tgt_lang)
+        return align_parts(forcing, self.vocabularies, lines, layer=layer, blanks=blanks)
 
     def _cut_pairs(
         self, pairs: Sequence[tuple[str, Target]], overlong: Overlong

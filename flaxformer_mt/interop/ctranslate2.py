@@ -83,6 +83,7 @@ def write(translator: Translator, folder: Path, *, quantization: str) -> None:
     )
     write_readme(
         folder,
+        translator,
         title=f"A CTranslate2 model, {quantization}",
         install="ctranslate2 sentencepiece",
         use=_USE,

@@ -131,8 +131,36 @@ def write_models(folder: Path, vocabularies: Vocabularies) -> None:
     (folder / "target.spm").write_bytes(vocabularies.tgt.model)
 
 
+def _lines_of(translator: Translator) -> str:
+    """What becomes of a line of several sentences, in the run and in another program."""
+    if translator.config.outputs != "text":
+        return ""  # trees are of a single sentence
+    together = translator.together
+    if together is None:
+        run = (
+            "The run translates every line as a whole: how many sentences the lines of its\n  "
+            'training text had isn\'t recorded. `several="split"` in Python splits them.'
+        )
+    else:
+        sentences = "one sentence" if together == 1 else f"{together} sentences"
+        run = (
+            f"The run splits a line of more than {sentences}, translates it sentence by\n  "
+            "sentence, and joins the translations. `translate --no-split`, in Python\n  "
+            '`several="keep"`, turns this off.'
+        )
+    language = translator.src_lang
+    return f"""Lines of several sentences:
+
+- {run}
+- Here, the model gets each line as a whole and may leave out sentences: give it one sentence
+  per line. `fm.split_sentences(text, {language!r}).texts` of flaxformer-mt splits text as the run
+  does.
+"""
+
+
 def write_readme(
     folder: Path,
+    translator: Translator,
     *,
     title: str,
     install: str,
@@ -141,8 +169,8 @@ def write_readme(
     header: str = "",
     where: str = "In this folder",
 ) -> None:
-    """Writes README.md: `header`, what to install, and the lines of Python that translate (run
-    `where`)."""
+    """Writes README.md: `header`, what to install, the lines of Python that translate (run
+    `where`), and how lines of several sentences are read."""
     text = f"""{header}# {title}
 
     pip install {install}
@@ -153,6 +181,7 @@ def write_readme(
 {use}```
 
 {notes}
+{_lines_of(translator)}
 Written by flaxformer-mt. `parity.json`, if present, records how closely this model's outputs agree
 with those of the run it was made from.
 """

@@ -151,6 +151,7 @@ def write(translator: Translator, folder: Path, *, card: Card) -> None:
 
     write_readme(
         folder,
+        translator,
         title=f"Translation from {card.data.src_lang} to {card.data.tgt_lang} by transformers",
         install="transformers sentencepiece torch",
         use=_USE.format(name=card.hub_name or "."),

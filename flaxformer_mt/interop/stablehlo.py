@@ -73,6 +73,7 @@ def write(translator: Translator, folder: Path) -> None:
     release = ".".join(jax.__version__.split(".")[:2])
     write_readme(
         folder,
+        translator,
         title=f"A model as StableHLO programs for {', '.join(PLATFORMS)}",
         install=f'"jax>={release}" flatbuffers numpy sentencepiece',
         use=_USE,

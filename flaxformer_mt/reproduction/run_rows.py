@@ -31,6 +31,7 @@ from flaxformer_mt.parsing.linearization import rebuild
 from flaxformer_mt.parsing.trees import Tree, TreeError, read
 from flaxformer_mt.reproduction.experiment import Experiment
 from flaxformer_mt.reproduction.measuring import ScoredSet, TrainingLog, write_measurement
+from flaxformer_mt.reproduction.pace import Pace
 from flaxformer_mt.reproduction.planned import planned_flops, planned_parameters
 from flaxformer_mt.reproduction.records import (
     FULL,
@@ -157,27 +158,39 @@ def _allowed_changes(experiment: Experiment, run: RunDirectory) -> list[str]:
     return changes
 
 
-def listing(experiments: Iterable[Experiment], results: Path) -> str:
-    """A table of experiments, their state and their likely cost. Raises ResultError."""
+def listing(experiments: Iterable[Experiment], results: Path, *, pace: Pace | None = None) -> str:
+    """A table of experiments, their state and their likely cost, with a `pace` also in hours on
+    this machine. Raises ResultError."""
     rows: list[Sequence[str]] = []
     notes: list[str] = []
-    total, remaining = 0.0, 0.0
+    total, remaining, seconds_left = 0.0, 0.0, 0.0
     for experiment in experiments:
         recorded = experiment_state(experiment, results)
         flops = planned_flops(experiment.config)
+        seconds = None if pace is None else pace.seconds(experiment.config)
         total += flops
         if recorded.state != "done":
             remaining += flops
-        rows.append(_listing_line(experiment, recorded.state, flops))
+            seconds_left += seconds or 0.0
+        rows.append(_listing_line(experiment, recorded.state, flops, seconds))
         if recorded.note:
             notes.append(f"{experiment.row.name}: {recorded.state}: {recorded.note}")
 
     header = ["row", "config", "seed", "state", "steps", "pairs", "averaged", "M params", "FLOPs"]
-    costs = f"all: {total:.1e} FLOPs, {remaining:.1e} still to do (by formula, without padding)"
-    return "\n".join([aligned(header, rows, left={0, 1, 3}), costs, *notes])
+    costs = [f"all: {total:.1e} FLOPs, {remaining:.1e} still to do (by formula, without padding)"]
+    if pace is not None:
+        header.append("hours here")
+        costs.append(
+            f"an estimate for this machine: {_hours(seconds_left)} hours still to do, at "
+            f"{pace.flops / 1e9:,.0f} GFLOP/s (a few steps, measured now in {pace.spent:.0f} s); "
+            "validation, averaging and scoring not included"
+        )
+    return "\n".join([aligned(header, rows, left={0, 1, 3}), *costs, *notes])
 
 
-def _listing_line(experiment: Experiment, state: str, flops: float) -> list[str]:
+def _listing_line(
+    experiment: Experiment, state: str, flops: float, seconds: float | None
+) -> list[str]:
     row, training = experiment.row, experiment.config.training
     pairs = f"{sum((experiment.pairs or row.pairs).values()):,}"
     return [
@@ -191,7 +204,14 @@ def _listing_line(experiment: Experiment, state: str, flops: float) -> list[str]
         str(training.keep_for_average or "last only"),
         f"{planned_parameters(experiment.config) / 1e6:.2f}",
         f"{flops:.1e}",
+        *([] if seconds is None else [_hours(seconds)]),
     ]
+
+
+def _hours(seconds: float) -> str:
+    """To two digits, since it is an estimate: "0.35", "4.2", "1,300"."""
+    hours = float(f"{seconds / 3600:.2g}")
+    return f"{hours:,.0f}" if hours >= 10 else f"{hours:.2g}"
 
 
 def first_pairs(

@@ -24,12 +24,21 @@ from flaxformer_mt.data.corpus.paths import is_remote
 from flaxformer_mt.reproduction.paper import RowError
 from flaxformer_mt.reproduction.result_file import ABSOLUTE_PATH, NAME
 
-RULE = """\
+# What `--scale` leaves at least. Adam's second moment has a decay of 0.98: it takes 35 steps until
+# half of it comes from measured gradients, and the full learning rate before that can make training
+# diverge. But a warm-up isn't training at that rate: it may take an eighth of the steps.
+FEWEST_WARMUP, SHARES_OF_WARMUP = 40, 8
+# A checkpoint delays training by about a step on a CPU (`_SAVING` in api/speed.py), so those of
+# every tenth cost a tenth.
+FEWEST_BETWEEN = 10
+RULE = f"""\
 S times the steps, the warm-up (with the same peak learning rate) and the steps between checkpoints
 (averaging as many); the first S x 4.5 million training pairs (EN-FR: 36 million; parsing: 40,000,
 and 17 million parsed automatically), so that each is seen as often as in the paper. Validation runs
-about ten times, without translating, and decides nothing. Batch, model, vocabulary and search stay
-the same."""
+about ten times, without translating, and decides nothing. Reports, checkpoints and validations are
+at least {FEWEST_BETWEEN} steps apart, or a tenth of all if that is less (fewer checkpoints are
+averaged, of the same last part); the warm-up is at least {FEWEST_WARMUP} steps, or an eighth of all
+if that is less. Batch, model, vocabulary and search stay the same."""
 PAPER = "paper"  # the paper's own text, in names of files
 Text = Literal["files", "tfds"]  # the paper's text as files, or as TensorFlow Datasets has it
 TEXTS: tuple[Text, ...] = get_args(Text)
@@ -181,26 +190,42 @@ def _from_tfds(spec: str, data: DataConfig) -> Iterator[str]:
 def scaled(config: ExperimentConfig, scale: float) -> ExperimentConfig:
     """The share `scale`, in (0, 1], of an experiment: everything counted in steps shrinks alike.
 
-    So the learning rate and the averaged part of training are the same at the same share of it.
+    So the learning rate and the averaged part of training are the same at the same share of it,
+    unless a floor holds: FEWEST_WARMUP, FEWEST_BETWEEN.
     """
     if scale == 1:
         return config
     training = config.training
     steps = share_of(training.steps, scale)
-    save_every = share_of(training.save_every, scale)
+    fewest = min(FEWEST_WARMUP, steps // SHARES_OF_WARMUP)
+    save_every = _interval(share_of(training.save_every, scale), steps)
+    averaged = scale * training.save_every * training.keep_for_average  # steps
     training = dataclasses.replace(
         training,
         steps=steps,
-        schedule=scaled_schedule(training.schedule, scale),
+        schedule=scaled_schedule(training.schedule, scale, fewest=fewest),
         save_every=save_every,
-        # There may be fewer checkpoints if intervals can't shrink further.
-        keep_for_average=min(training.keep_for_average, max(1, steps // save_every)),
-        log_every=share_of(training.log_every, scale),
-        validate_every=max(1, round(steps / 10)),
+        keep_for_average=_checkpoints_in(averaged, training.keep_for_average, steps, save_every),
+        log_every=_interval(share_of(training.log_every, scale), steps),
+        validate_every=_interval(round(steps / 10), steps),
         validate_bleu=False,
         best_metric="loss",
     )
     return dataclasses.replace(config, training=training)
+
+
+def _interval(shrunk: int, steps: int) -> int:
+    """Steps between two reports, checkpoints or validations of a training of so many."""
+    return max(1, shrunk, min(FEWEST_BETWEEN, steps // 10))
+
+
+def _checkpoints_in(averaged: float, at_most: int, steps: int, save_every: int) -> int:
+    """How many of a scaled training's checkpoints lie in its last `averaged` steps: as many as at
+    full scale, if intervals could shrink as much; 0 if none are averaged."""
+    if at_most == 0:
+        return 0
+    within = min(steps // save_every, round(averaged / save_every))
+    return min(at_most, max(1, within))
 
 
 def validating_at_checkpoints(config: ExperimentConfig) -> ExperimentConfig:
@@ -213,10 +238,15 @@ def validating_at_checkpoints(config: ExperimentConfig) -> ExperimentConfig:
     return dataclasses.replace(config, training=training)
 
 
-def scaled_schedule(schedule: ScheduleConfig, scale: float) -> ScheduleConfig:
+def scaled_schedule(schedule: ScheduleConfig, scale: float, *, fewest: int = 1) -> ScheduleConfig:
     """The same curve over a share S of training: with S times the warm-up and sqrt(S) times the
-    factor, step S * t has the learning rate of step t."""
+    factor, step S * t has the learning rate of step t.
+
+    A warm-up of fewer than `fewest` steps is that long instead (or as long as it was), with the
+    same peak.
+    """
     warmup = share_of(schedule.warmup_steps, scale)
+    warmup = max(warmup, min(fewest, schedule.warmup_steps))
     match schedule.curve:
         case PaperCurve(factor=factor):
             factor *= math.sqrt(warmup / schedule.warmup_steps)

@@ -11,7 +11,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from starlette.responses import Response
 
 from flaxformer_mt import __version__
-from flaxformer_mt.sentences import SplitText
+from flaxformer_mt.config.languages import has_blanks_between_sentences
 from flaxformer_mt.serving.engine import Attended, Translated
 from flaxformer_mt.serving.requests import (
     JSON,
@@ -21,6 +21,7 @@ from flaxformer_mt.serving.requests import (
     TranslateRequest,
     TranslateTask,
 )
+from flaxformer_mt.serving.sentences import CodedSentences
 from flaxformer_mt.serving.settings import ServedModel, confidence, language_name
 
 _DECIMALS = 4  # of attention weights, as many as a picture can show
@@ -128,24 +129,26 @@ def as_json(content: Any) -> bytes:
 
 
 def translations(
-    task: TranslateTask, translated: Sequence[Sequence[Translated]], src_lang: str
+    task: TranslateTask, translated: Sequence[Sequence[Translated]], model: ServedModel
 ) -> TranslateAnswer | LibreTranslateAnswer:
     """The answer in the request's form; `translated` has the sentences of each text."""
     pairs = list(zip(task.texts, translated, strict=True))
     form = task.form
+    blanks = has_blanks_between_sentences(model.tgt_lang)
     if isinstance(form, TranslateRequest):
         return TranslateAnswer(
-            translations=[_translation(form, text, sentences) for text, sentences in pairs]
+            translations=[_translation(form, text, sentences, blanks) for text, sentences in pairs]
         )
 
     ranked = [
-        [_joined(text, sentences, rank) for rank in range(task.n_best)] for text, sentences in pairs
+        [_joined(text, sentences, rank, blanks) for rank in range(task.n_best)]
+        for text, sentences in pairs
     ]  # by text, best first
     lists: dict[str, list[Any]] = {"translatedText": [texts[0] for texts in ranked]}
     if form.alternatives:
         lists["alternatives"] = [_alternatives(texts) for texts in ranked]
     if form.source == "auto":
-        lists["detectedLanguage"] = [detected(text, src_lang) for text in form.given]
+        lists["detectedLanguage"] = [detected(text, model.src_lang) for text in form.given]
     if isinstance(form.q, str):
         return LibreTranslateAnswer(**{field: answers[0] for field, answers in lists.items()})
     return LibreTranslateAnswer(**lists)
@@ -157,10 +160,10 @@ def _alternatives(ranked: Sequence[str]) -> list[str]:
 
 
 def _translation(
-    form: TranslateRequest, text: SplitText, sentences: Sequence[Translated]
+    form: TranslateRequest, text: CodedSentences, sentences: Sequence[Translated], blanks: bool
 ) -> TranslationAnswer:
     return TranslationAnswer(
-        text=text.joined([sentence.translation.text for sentence in sentences]),
+        text=_joined(text, sentences, 0, blanks),
         sentences=[_sentence(form, sentence) for sentence in sentences],
     )
 
@@ -191,10 +194,12 @@ def _sentence(form: TranslateRequest, translated: Translated) -> SentenceAnswer:
     return sentence
 
 
-def _joined(text: SplitText, sentences: Sequence[Translated], rank: int) -> str:
-    """The n-th alternative joins each sentence's n-th, or its last."""
+def _joined(text: CodedSentences, sentences: Sequence[Translated], rank: int, blanks: bool) -> str:
+    """The n-th alternative joins each sentence's n-th, or its last; `blanks` is whether the target
+    language has blanks between sentences."""
     ranked = [sentence.translation.hypotheses for sentence in sentences]
-    return text.joined([hypotheses[min(rank, len(hypotheses) - 1)].text for hypotheses in ranked])
+    texts = [hypotheses[min(rank, len(hypotheses) - 1)].text for hypotheses in ranked]
+    return text.translated(texts, blanks=blanks)
 
 
 def detected(text: str, src_lang: str) -> Detected:

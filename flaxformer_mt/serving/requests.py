@@ -257,7 +257,11 @@ class Reader:
         _at_most(sum(map(len, texts)), self.settings.max_characters, "characters")
         split_texts = tuple(
             coded_sentences(
-                text, self.model.src_lang, at_marks=form.sentences, codes=self.model.codes
+                text,
+                self.model.src_lang,
+                at_marks=form.sentences,
+                codes=self.model.codes,
+                together=self.model.together,
             )
             for text in texts
         )

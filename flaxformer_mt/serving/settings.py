@@ -166,7 +166,8 @@ class ServedModel:
     encoder_layers: int
     decoder_layers: int
     diverse: bool = False  # whether the beam is searched in groups
-    codes: frozenset[str] = frozenset()  # language codes that its sources may begin with
+    codes: frozenset[str] = frozenset()  # language codes and tags that its sources may begin with
+    together: int | None = None  # sentences of a line that it reads together; None: unknown
 
 
 def page_settings(model: ServedModel, settings: ServerSettings) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -258,9 +259,7 @@ class Training:
         self.stop.after = "this validation"
         with self.clock("evaluation"), self.window.paused(), self.telemetry.doing("validating"):
             params = self.state.params if self.state.ema is None else self.state.ema
-            scores: dict[str, float] = {}
-            for evaluator in self.evaluators:
-                scores.update(evaluator(params, self.step))
+            scores = self.scores_of(params)
             self.progress = progress = self.progress.validated(self.step, scores, self.settings)
             report = {**scores, "training_seconds": progress.seconds}
             self.telemetry.validation(self.step, report, best=progress.best_step == self.step)
@@ -268,6 +267,20 @@ class Training:
                 self.telemetry.message(note)
         self.stop.after = "this step"
         self.save(scores, "regular" if self.due.checkpoint else "end")
+
+    def scores_of(self, params: Any) -> dict[str, float]:
+        """All evaluators' scores, up to one that finds the loss not finite: no search can rank
+        the translations of such a model."""
+        scores: dict[str, float] = {}
+        for evaluator in self.evaluators:
+            scores.update(evaluator(params, self.step))
+            if not math.isfinite(scores.get("loss", 0.0)):
+                scores.setdefault(self.settings.best_metric, math.nan)
+                self.telemetry.message(
+                    f"step {self.step:,}: the validation loss is not finite: training has diverged"
+                )
+                break
+        return scores
 
     def save(self, metrics: Mapping[str, float], kind: Kind) -> None:
         """Begins a checkpoint of the settled state, unless the step has one."""
@@ -283,7 +296,9 @@ class Training:
         diverged_step = self.step
         bad_batches = self.skipped
         max_rollbacks = self.settings.max_rollbacks
-        past = self.progress.rolled_back(diverged_step, bad_batches, max_rollbacks)
+        past = self.progress.rolled_back(
+            diverged_step, bad_batches, max_rollbacks, saved=self.checkpoints.latest_step()
+        )
         self.skipped = []
         self.pending = None
         self.due = Due()

@@ -107,16 +107,20 @@ class Progress:
             best = f"the best was {self.best:.4g} at step {self.best_step:,}"
         return f"no better {settings.best_metric} in {self.stale} validations; {best}"
 
-    def rolled_back(self, step: int, bad: Sequence[Position], most: int) -> Progress:
+    def rolled_back(
+        self, step: int, bad: Sequence[Position], most: int, *, saved: int | None = None
+    ) -> Progress:
         """The progress that survives a rollback from `step`: its `bad` batches are left out.
 
-        Raises DivergenceError if going back `most` times has not helped.
+        `saved` is the last checkpoint's step. Raises DivergenceError if going back `most` times has
+        not helped.
         """
         if self.rollbacks >= most:
+            last = "none" if saved is None else f"{saved:,}"
             raise DivergenceError(
                 f"step {step:,}: loss or gradient was not finite in {len(bad)} consecutive "
-                f"updates, and {most} restores did not help. Try a lower learning rate, a longer "
-                "warm-up, or training.optimizer.clip_norm"
+                f"updates, and {most} restores did not help; the last good checkpoint: {last}. Try "
+                "a lower learning rate, a longer warm-up, or training.optimizer.clip_norm"
             )
         return dataclasses.replace(
             self,

@@ -1,12 +1,14 @@
 """What is said at the end of training: whether more steps, or something else, would help."""
 
 import json
+import math
 
 import pytest
 
 from flaxformer_mt.api.advice import advice, course
 from flaxformer_mt.config import default_config, freeze
 from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.metrics_log import MetricsLog
 
 
 @pytest.mark.parametrize(
@@ -59,9 +61,10 @@ def run(tmp_path):
     return RunDirectory(tmp_path)
 
 
-def told(run):
+def told(run, changes=()):
     config = default_config()
     config.training.steps = 100
+    config.update_from_flattened_dict(dict(changes))
     return list(advice(run, freeze(config, "tests")))
 
 
@@ -90,6 +93,70 @@ def test_a_model_that_has_learnt_nothing_is_judged_by_its_loss(run):
     run.metrics.write_text("".join(json.dumps(report) + "\n" for report in reports))
     (said,) = told(run)
     assert said.startswith("still improving (-1.00 loss in the last 20 steps)")
+
+
+def written(run, *reports):
+    """Reports as training writes them, and a checkpoint for each validation."""
+    with MetricsLog(run.metrics) as log:
+        for report in reports:
+            log.write(report["step"], report)
+            if report["kind"] == "valid":
+                (run.checkpoints / str(report["step"])).mkdir(parents=True)
+
+
+GOOD = (
+    {"step": 20, "kind": "valid", "loss": 4.0, "bleu": 12.0},
+    {"step": 40, "kind": "train", "loss": 3.0},
+    {"step": 40, "kind": "valid", "loss": 4.5, "bleu": 10.0},
+)
+
+
+@pytest.mark.parametrize(
+    ("reports", "since"),
+    [
+        ([{"step": 60, "kind": "valid", "loss": math.nan, "bleu": 0.0}], 60),
+        ([{"step": 60, "kind": "valid", "loss": math.inf, "bleu": math.nan}], 60),
+        (
+            [
+                {"step": 50, "kind": "train", "loss": math.nan},
+                {"step": 60, "kind": "train", "loss": math.nan},
+                {"step": 60, "kind": "valid", "loss": math.nan},
+            ],
+            50,
+        ),
+        ([{"step": 50, "kind": "train", "loss": math.nan}], 50),
+    ],
+)
+def test_a_loss_that_is_not_finite_is_named_with_the_best_checkpoint_before_it(run, reports, since):
+    written(run, *GOOD, *reports)
+    assert told(run) == [
+        f"training has diverged: the loss is not finite since step {since}; checkpoint 20 is the "
+        "best before it (`--checkpoint 20`). Train again in a new --workdir with a lower peak "
+        "learning rate (--config.training.schedule.factor=0.5) or with gradient clipping "
+        "(--config.training.optimizer.clip_norm=1)"
+    ]
+
+
+def test_a_loss_that_is_finite_again_is_no_divergence(run):
+    lost = {"step": 30, "kind": "train", "loss": math.nan}
+    written(run, GOOD[0], lost, *GOOD[1:])
+    (said,) = told(run)
+    assert said.startswith("best at step 20 (12.00 BLEU), worse since")
+
+
+def test_without_a_good_checkpoint_none_is_named(run):
+    written(run, {"step": 20, "kind": "valid", "loss": math.nan, "bleu": 0.0})
+    (said,) = told(run)
+    assert "since step 20; no checkpoint before it has a validation result." in said
+
+
+def test_what_is_set_already_is_lowered(run):
+    written(run, *GOOD, {"step": 60, "kind": "valid", "loss": math.nan})
+    changes = {"training.optimizer.clip_norm": 5.0}
+    changes |= {"training.schedule.kind": "peak", "training.schedule.peak": 0.004}
+    (said,) = told(run, changes)
+    assert "(--config.training.schedule.peak=0.002)" in said
+    assert "(--config.training.optimizer.clip_norm=2.5)" in said
 
 
 @pytest.mark.parametrize(("valid", "count"), [(10.0, 0), (15.0, 0), (16.0, 1), (6.0, 1)])

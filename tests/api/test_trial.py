@@ -47,3 +47,10 @@ def test_a_trial_is_shown_in_lines(tried):
     assert "500 ms (best of 3)" in text and "80 source + 160 target per second" in text
     assert "1:00:00 if all have this shape" in text
     assert "mfu" not in str(dataclasses.replace(tried, peak=None))
+
+
+def test_the_time_of_all_steps_is_named_an_estimate(tried):
+    assert str(tried).splitlines()[-1] == (
+        "7,200 steps             an estimate: 1:00:00 if all have this shape, plus validation and "
+        "checkpoints"
+    )

@@ -10,6 +10,7 @@ from benchmarks.reproduction_page import COMMAND, additions, main, other_text
 from flaxformer_mt.config import read_config
 from flaxformer_mt.reproduction.paper import row_of
 from flaxformer_mt.reproduction.result_file import ResultError, read_result
+from tests.conftest import ROOT
 from tests.reproduction.made_up import experiment, result, write
 
 
@@ -55,3 +56,11 @@ def test_a_planned_row_is_recorded_until_its_step_changes():
     assert compiled_layers(base) == (1, 2)
     with pytest.raises(ValueError, match=r"6 \+ 2 layers: the stacks must be alike"):
         compiled_layers(read_config("table3:base", ["model.decoder_layers=2"]))
+
+
+def test_every_script_runs_when_it_is_called():
+    """One without its last lines does nothing, and says so to nobody."""
+    scripts = [path.read_text("utf-8") for path in (ROOT / "benchmarks").rglob("*.py")]
+    mains = [text for text in scripts if "\ndef main(arguments" in text]
+    assert len(mains) > 20
+    assert all('\nif __name__ == "__main__":\n' in text for text in mains)

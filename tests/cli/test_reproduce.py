@@ -190,6 +190,12 @@ def test_a_dry_run_has_a_row_for_each_seed_and_the_share_s_steps(run):
     assert done.output.count("not run") == 8 and " 3,000 " in done.output
 
 
+def test_a_dry_run_estimates_the_hours_on_this_machine(run):
+    small = ("--config.model.d_model=32", "--config.data.vocabulary.size=300")
+    done = run("reproduce", "table3", "--only", "base", "--dry-run", *small, status=0)
+    assert re.search(r"an estimate for this machine: [\d.,]+ hours still to do, at ", done.output)
+
+
 def test_a_dry_run_of_figures_says_which_run_is_missing(run, tmp_path):
     done = run("reproduce", "figures", "--dry-run", "--workdir", tmp_path)
     assert done.status == 0 and "figure3: long distance: no run" in done.output

@@ -72,6 +72,37 @@ def test_sentences_have_no_blank_between_them_where_words_have_none(translator):
     assert line.text == " ".join(part.text for part in alone)
 
 
+QUOTED = f"“{TWO}” {SENTENCES[2]}"
+
+
+def test_sentences_of_a_quotation_are_read_without_its_marks(single):
+    line, *alone = single.translate([QUOTED, *SENTENCES])
+    first, second, third = (part.text for part in alone)
+    assert line.by_sentence and line.text == f"“{first} {second}” {third}"
+    (scored,) = single.score([(QUOTED, line.tokens)])
+    assert scored.score == pytest.approx(line.score, abs=1e-4)
+
+
+def test_a_quotation_is_scored_and_aligned_as_it_is_translated(single):
+    targets = ["Ein Hund .", "Katze .", "Wer ?"]
+    quoted = f"„{targets[0]} {targets[1]}“ {targets[2]}"
+    line, *alone = single.score([(QUOTED, quoted), *zip(SENTENCES, targets, strict=True)])
+    expected = sum((scored.token_log_probs for scored in alone), ())
+    np.testing.assert_allclose(line.token_log_probs, expected, rtol=0, atol=1e-5)
+
+    translation = single.translate(QUOTED)
+    (alignment,) = single.align([(QUOTED, translation.tokens)])
+    assert list(alignment.src_words) == QUOTED.split()
+    assert list(alignment.tgt_words) == translation.text.split()
+
+
+def test_brackets_of_chinese_become_marks(translator):
+    line = reading(translator, 1).translate("「A dog runs . The cat sleeps .」")
+    assert line.text.startswith("“") and line.text.endswith("”")
+    line = reading(translator, 1, "zh").translate("「A dog runs . The cat sleeps .」")
+    assert line.text.startswith("「") and line.text.endswith("」")
+
+
 def test_a_prefix_is_of_a_whole_line(single):
     """It may have several sentences itself."""
     line = single.translate(TWO, prefixes="die katze")

@@ -40,6 +40,8 @@ def within(characters: int):
         ("one two three four", 10, ["one two| ", "three four|"]),
         ("abcdefgh", 4, ["abcd|", "efgh|"]),
         ("我喜欢猫。他喜欢狗。", 5, ["我喜欢猫。| ", "他喜欢狗。|"]),
+        # Between characters of a text without blanks is not inside a word of the translation.
+        ("我喜欢猫他喜欢狗", 4, ["我喜欢猫| ", "他喜欢狗|"]),
     ],
 )
 def test_cuts_at_the_best_place(text, limit, expected):

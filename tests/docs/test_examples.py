@@ -3,6 +3,8 @@
 import csv
 import importlib.util
 import io
+import json
+import re
 import runpy
 import shutil
 import sys
@@ -77,6 +79,16 @@ def test_a_metric_of_one_s_own_is_tested(run, example):
     assert scores[-1][1] == "100.00"
 
 
+def test_attention_is_drawn_with_the_model_that_needs_no_training():
+    """A toy model's attention shows little, and its translations are wrong."""
+    page = (ROOT / "docs" / "attention.md").read_text("utf-8")
+    assert set(re.findall(r"--workdir (\S+)", page)) == {"runs/demo"}
+    notebook = json.loads((ROOT / "docs" / "quickstart.ipynb").read_text("utf-8"))
+    code = ["".join(cell["source"]) for cell in notebook["cells"]]
+    (load,) = [text for text in code if "Translator.load" in text]
+    assert "fm.demo_run(" in load
+
+
 def test_every_example_is_linked_to():
     named = {link.target for link in links(ROOT / "docs" / "python.md")}
     assert {f"examples/{path.name}" for path in EXAMPLES.glob("*.py")} <= named
@@ -105,6 +117,6 @@ def test_the_notebook_trains_draws_and_translates(tmp_path, monkeypatch):
     assert "state='finished', step=120" in trained["text/plain"]
     assert "<svg" in before["image/svg+xml"] != after["image/svg+xml"]
     assert "(180, 'valid', " in losses["text/plain"]
-    assert translation["text/plain"].startswith("<Translation ")
+    assert translation["text/plain"].startswith("<Translation 'Wo kann ich ")
     assert "<ruby>" in alignment["text/html"] and "<iframe srcdoc=" in attention["text/html"]
     assert "sacrebleu_13a" in scores["text/html"]

@@ -9,11 +9,13 @@ import pytest
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.prepare.manifest import MANIFEST
+from flaxformer_mt.data.training_text import TrainingText
 from flaxformer_mt.data.vocabulary import UNK
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import ExportError
-from flaxformer_mt.interop.folder import appearing, search_of
+from flaxformer_mt.interop.folder import appearing, search_of, write_readme
 from flaxformer_mt.interop.parity import COUNT, sample_lines
-from tests.interop.translators import vocabularies
+from tests.interop.translators import translator, vocabularies
 
 
 def test_a_folder_appears_when_it_is_complete_and_on_the_disk(tmp_path, monkeypatch):
@@ -42,6 +44,32 @@ def test_a_folder_appears_when_it_is_complete_and_on_the_disk(tmp_path, monkeypa
     # It may be read as any new folder.
     (tmp_path / "usual").mkdir()
     assert place.stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+@pytest.mark.parametrize(
+    ("together", "said"),
+    [
+        (1, "The run splits a line of more than one sentence, translates it sentence by"),
+        (3, "The run splits a line of more than 3 sentences, translates it sentence by"),
+        (None, "The run translates every line as a whole"),
+    ],
+)
+def test_a_readme_says_what_becomes_of_a_line_of_several_sentences(tmp_path, together, said):
+    original = translator()
+    read = Translator(
+        original.params,
+        original.model,
+        original.vocabularies,
+        original.config,
+        src_lang="fr",
+        training_text=TrainingText(together, 1.0),
+    )
+    write_readme(tmp_path, read, title="A model", install="x", use="y\n", notes="Notes.\n")
+    text = (tmp_path / "README.md").read_text()
+    assert said in text
+    assert ("`translate --no-split`" in text) == (together is not None)
+    assert "the model gets each line as a whole" in text
+    assert "`fm.split_sentences(text, 'fr').texts`" in text
 
 
 def test_the_folder_one_is_in(tmp_path, monkeypatch):

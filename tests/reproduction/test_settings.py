@@ -167,6 +167,42 @@ def test_averaging_covers_the_same_last_part_of_training(row):
         assert window(scaled(config, scale)) == pytest.approx(window(config), rel=0.04)
 
 
+@pytest.mark.parametrize(
+    ("scale", "warmup"), [(0.02, 80), (0.01, 40), (0.005, 40), (0.002, 25), (0.001, 12), (1e-5, 1)]
+)
+def test_the_warm_up_keeps_some_steps_with_the_same_peak(scale, warmup):
+    """8 steps would be left of 4,000 at 0.002, and Adam's second moment is an average of 50."""
+    config = read_config("table3:base")
+    highest = float(learning_rate(config.training.schedule, 512)(3999))
+    short = scaled(config, scale).training.schedule
+    assert short.warmup_steps == warmup
+    assert float(learning_rate(short, 512)(warmup - 1)) == pytest.approx(highest, rel=1e-5)
+
+
+def test_a_short_warm_up_is_not_lengthened():
+    config = read_config("table3:base")
+    schedule = dataclasses.replace(config.training.schedule, warmup_steps=3)
+    training = dataclasses.replace(config.training, schedule=schedule)
+    short = scaled(dataclasses.replace(config, training=training), 0.5).training
+    assert short.schedule.warmup_steps == 3
+
+
+@pytest.mark.parametrize(("scale", "fewest"), [(0.01, 10), (0.002, 10), (0.001, 10), (0.0005, 5)])
+def test_reports_checkpoints_and_validations_cost_less_than_the_steps_between(scale, fewest):
+    training = validating_at_checkpoints(scaled(read_config("wmt14_en_de:base"), scale)).training
+    intervals = training.log_every, training.save_every, training.validate_every
+    assert min(intervals) >= fewest and max(intervals) <= training.steps
+    assert training.validate_every >= training.steps / 10 - training.save_every
+
+
+def test_averaging_still_covers_the_last_part_where_checkpoints_are_fewer():
+    """Of 3 steps between checkpoints 10 are left, and of 5 averaged ones 2."""
+    training = scaled(read_config("wmt14_en_de:base"), 0.002).training
+    assert (training.steps, training.save_every, training.keep_for_average) == (200, 10, 2)
+    none = read_config("table3:base")
+    assert scaled(none, 0.002).training.keep_for_average == none.training.keep_for_average == 0
+
+
 @pytest.mark.parametrize("scale", [0.1, 1e-6])
 def test_nothing_else_changes(scale):
     before = read_config("wmt14_en_de:base")

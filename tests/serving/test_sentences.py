@@ -21,6 +21,74 @@ def test_nothing_is_lost_and_no_part_is_too_long(text):
         assert cut == coded_sentences(text, "en", at_marks=at_marks, codes=CODES)
 
 
+@given(texts | st.text())
+def test_sentences_of_a_text_are_those_of_its_lines(text):
+    split = split_sentences(text, "en")
+    cut = coded_sentences(text, "en")
+    if all(len(sentence) <= LONGEST for sentence in split.texts):
+        assert len(cut.texts) == len(split.texts)
+        assert all(part in whole for part, whole in zip(cut.texts, split.texts, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences", "translated"),
+    [
+        ("“He came. He saw.” She left.", ["He came.", "He saw.", "She left."], "“A B” C"),
+        ("\n「来た。見た。」\nOne.", ["来た。", "見た。", "One."], "\n“A B”\nC"),
+        ("x\n« Il vint. Il vit. »", ["x", "Il vint.", "Il vit."], "A\n« B C »"),
+    ],
+)
+def test_marks_of_a_quotation_go_around_its_translation(text, sentences, translated):
+    cut = coded_sentences(text, "")
+    assert list(cut.texts) == sentences and cut.joined(cut.texts) == text
+    assert cut.translated("ABC", blanks=True) == translated
+
+
+@pytest.mark.parametrize(
+    ("together", "sentences"),
+    [
+        (None, ["One.", "Two!", "Three.", "Four.", "Five."]),
+        (1, ["One.", "Two!", "Three.", "Four.", "Five."]),
+        (2, ["One.", "Two!", "Three.", "Four.  Five."]),
+        (3, ["One. Two! Three.", "Four.  Five."]),
+    ],
+)
+def test_what_the_model_reads_together_stays_together(together, sentences):
+    text = "One. Two! Three.\nFour.  Five."
+    cut = coded_sentences(text, "en", together=together)
+    assert list(cut.texts) == sentences and cut.joined(cut.texts) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "blanks", "translated"),
+    [
+        # The source has no blank there, and the translation does.
+        ("我喜欢猫。他喜欢狗。", True, "A B"),
+        ("我喜欢猫。\u3000他喜欢狗。", True, "A B"),
+        ("One.  Two.", True, "A B"),
+        ("One. Two.", False, "AB"),
+        (" One.\n\n\tTwo. Three.\n", True, " A\n\n\tB C\n"),
+        (" One.\n\n\tTwo. Three.\n", False, " A\n\n\tBC\n"),
+        ("One.\tTwo.", False, "A\tB"),
+        # Halves of a word, and characters of a text that has none.
+        ("a" * 1500, True, "AB"),
+        ("猫" * 1500, True, "A B"),
+        ("猫" * 1500, False, "AB"),
+        ("", True, ""),
+        (" \n", True, " \n"),
+    ],
+)
+def test_translations_are_joined_as_the_target_is_written(text, blanks, translated):
+    cut = coded_sentences(text, "zh" if "。" in text else "en")
+    assert cut.translated("ABC"[: len(cut.texts)], blanks=blanks) == translated
+
+
+def test_a_sentence_translated_by_nothing_leaves_no_blank_but_its_line():
+    cut = coded_sentences("One. Two.\nThree. Four.", "en")
+    assert cut.translated(["A", "", "", "D"], blanks=True) == "A\nD"
+    assert cut.translated(["", "", "C", "D"], blanks=True) == "\nC D"
+
+
 @pytest.mark.parametrize(
     ("text", "sentences"),
     [
@@ -67,3 +135,9 @@ def test_every_sentence_of_a_coded_text_has_its_code(code, text):
     cut = coded_sentences(f"{code} {text}", "en", codes=CODES)
     for sentence, before in zip(cut.texts, cut.codes, strict=True):
         assert sentence.startswith(code) != (before == code)
+
+
+def test_a_tag_holds_for_all_that_follows_too():
+    cut = coded_sentences("<2de> One. Two.\n<2fr> Three.", "en", codes={"<2de>", "<2fr>"})
+    assert cut.texts == ("<2de> One.", "Two.", "<2fr> Three.")
+    assert cut.codes == ("", "<2de>", "")

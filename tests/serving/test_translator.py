@@ -7,6 +7,7 @@ import pytest
 
 from tests.decoding.conftest import run as run, translator as translator
 from tests.decoding.runs import PAIRS
+from tests.decoding.test_sentences import reading
 from tests.serving.stand_in import MODEL, running
 from tests.training.test_compilations import logged_compilations
 
@@ -39,6 +40,33 @@ def test_answers_are_the_translators(server, translator):
             assert got["text"] == hypothesis.text
             assert got["score"] == pytest.approx(hypothesis.score, abs=1e-5)
             assert got["log_prob"] == pytest.approx(hypothesis.log_prob, abs=1e-5)
+
+
+@pytest.mark.parametrize("tgt_lang", ["de", "zh"])
+@pytest.mark.parametrize("together", [1, 2])
+def test_a_line_is_split_and_joined_as_by_translate(translator, together, tgt_lang):
+    alone = reading(translator, together, tgt_lang)
+    lines = [
+        *SENTENCES,
+        "A dog runs. The cat sleeps.",
+        "A dog runs.The cat sleeps.  Who sees ?",
+        "a dog runs. the cat sleeps.",
+        "我喜欢猫。他喜欢狗。",
+        "“A dog runs. The cat sleeps. Who sees?” A dog runs.",
+    ]
+    model = dataclasses.replace(
+        MODEL, tgt_lang=tgt_lang, together=together, encoder_layers=1, decoder_layers=1
+    )
+    with running(alone, model=model, warm_up_words=0) as server:
+        answers = server.translate("\n".join(lines))[1]["translations"][0]
+    expected = alone.translate(lines)
+    assert answers["text"].split("\n") == [translation.text for translation in expected]
+    sources = iter(sentence["source"] for sentence in answers["sentences"])
+    encode = translator.vocabularies.src.encode
+    for line in lines:
+        (tokens,) = encode([line])
+        cut, _ = alone._preparer.cut(line, tokens, "auto")
+        assert [next(sources) for _ in cut.pieces] == [piece.text for piece in cut.pieces]
 
 
 def test_after_the_warm_up_nothing_compiles(server, caplog):

@@ -18,7 +18,9 @@ from tests.system.conftest import PROGRAM, PYTHON, SMALL
 # A server of a block is left running, for the page's next blocks; they find it at its own port.
 LAUNCHER = """#!/bin/bash
 command=$1; shift
-if [ "$command" = serve ] || [ "$command" = demo ]; then # until it is ready
+serves=$command
+[ "$*" != --no-serve ] || serves= # of demo
+if [ "$serves" = serve ] || [ "$serves" = demo ]; then # until it is ready
     [ "$command" = demo ] || set -- "$@" --warm-up 0
     {program} "$command" "$@" --port 0 2> serve.log &
     echo $! >> {folder}/servers

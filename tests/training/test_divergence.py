@@ -15,7 +15,7 @@ from flaxformer_mt.rundir import CheckpointError
 from flaxformer_mt.rundir.checkpoints import Checkpoints
 from flaxformer_mt.training.progress import DivergenceError, Progress
 from tests.training.examples import VOCAB, assert_same, on_host, program, tiny
-from tests.training.runs import TRAIN, Run
+from tests.training.runs import TRAIN, VALID, Run
 
 SETTINGS = {
     "training.steps": 8,
@@ -99,6 +99,30 @@ def test_going_back_twice_from_one_place_counts_twice(tmp_path):
     with pytest.raises(DivergenceError, match=r"step 6: .* 1 restores did not help"):
         run.start()
     assert run.steps() == [1, 2, 3]
+
+
+def test_the_error_names_the_checkpoint_before_it(tmp_path):
+    settings = {**SETTINGS, "training.max_rollbacks": 1}
+    run = Run(tmp_path, settings, train_pairs=poison(4, 5, 6, 7, 8, 9))
+    with pytest.raises(DivergenceError, match="restores did not help; the last good checkpoint: 4"):
+        run.start()
+    assert run.steps() == [2, 4]
+
+
+def test_a_model_without_a_finite_validation_loss_is_not_decoded(tmp_path):
+    """The search would refuse it, which ended training without saying which checkpoint is good."""
+
+    def decode(params: Any, step: int) -> dict[str, float]:
+        raise AssertionError("asked for translations")
+
+    [src] = VALID.sides["src"].shards
+    no_numbers = [Tokens(np.full_like(src.flat, VOCAB), src.offsets)]
+    settings = {**SETTINGS, "training.best_metric": "bleu", "training.validate_bleu": True}
+    valid = TokenPairs(no_numbers, VALID.sides["tgt"].shards)
+    run = Run(tmp_path, settings, valid_pairs=valid, decode=decode)
+    assert run.start().state == "finished"
+    assert "step 8: the validation loss is not finite: training has diverged" in run.shown
+    assert np.isnan(run.log()[-1]["loss"]) and np.isnan(run.log()[-1]["bleu"])
 
 
 def test_going_back_needs_no_room_for_two_states(tmp_path, monkeypatch):

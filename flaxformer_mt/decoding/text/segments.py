@@ -6,9 +6,11 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Literal
 
+import regex
+
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, Vocabulary
 from flaxformer_mt.decoding.errors import DecodingError, OverlongError, TargetError
-from flaxformer_mt.sentences import sentence_ends, split_sentences
+from flaxformer_mt.sentences import Unquoted, sentence_ends, split_sentences, unquoted
 
 Overlong = Literal["split", "refuse"]
 Target = str | Sequence[int]
@@ -19,14 +21,25 @@ _BOUNDARIES = (
     re.compile(r"[,;:]\s+|\s[-–—]+\s+|[，；：、]\s*"),  # between clauses
     re.compile(r"\s+"),  # between words
 )
+_LATIN_MARKS = str.maketrans("「」『』", "“”‘’")
+# Two letters of scripts without blanks between words: a cut between them tells nothing of words.
+_WITHOUT_BLANKS = regex.compile(
+    r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}]{2}"
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-    """A part of a text, and what goes between its translation and the next part's."""
+    """A part of a text, and what goes between its translation and the next part's.
+
+    `opening` and `closing` go around its translation: the marks of a quotation of several
+    sentences, which the model reads without them.
+    """
 
     text: str
     glue: str
+    opening: str = ""
+    closing: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +69,22 @@ class Part:
     glue: str = ""  # between `tgt_text` and the next part's
     src_lead: str = ""  # read before `src_text`, and not of its text
     tokens_given: bool = False  # `tgt_text` is of `tgt`, not the other way round
+    opening: str = ""  # before and after `tgt_text`, as Piece has it
+    closing: str = ""
+
+
+def _part(piece: Piece, src: Sequence[int], text: str, tgt: Sequence[int], lead: str) -> Part:
+    """A piece of a source, read after `lead`, and its translation `text`."""
+    return Part(
+        src_text=piece.text,
+        src=tuple(src),
+        tgt_text=text,
+        tgt=tuple(tgt),
+        glue=piece.glue,
+        opening=piece.opening,
+        closing=piece.closing,
+        src_lead=lead,
+    )
 
 
 def encode(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:
@@ -186,15 +215,16 @@ class _PairCutter:
         sentences = self._sentence_count(source)
         if sentences <= self.together:
             return []
-        translations = split_sentences(target, self.tgt_language).texts
-        if len(translations) != sentences:
+        texts = split_sentences(target, self.tgt_language).texts
+        if len(texts) != sentences:
             return []
         lead, pieces, sources = source_pieces(
             source, src, self.max_length, self.language, tags=self.tags, by_sentence=True
         )
+        translations = [sentence.text for sentence in unquoted(texts)]
         targets = encode(self.vocabularies.tgt, translations)
         return [
-            Part(piece.text, tuple(src_ids), text, tuple(tgt_ids), piece.glue, lead)
+            _part(piece, src_ids, text, tgt_ids, lead)
             for piece, src_ids, text, tgt_ids in zip(
                 pieces, sources, translations, targets, strict=True
             )
@@ -243,7 +273,7 @@ class _PairCutter:
             raise OverlongError(number, describe_overlong(self.max_length, target=longest))
         texts = tgt_vocabulary.decode(parts)
         return [
-            Part(piece.text, tuple(src), text, tuple(part), piece.glue, lead, tokens_given=True)
+            dataclasses.replace(_part(piece, src, text, part, lead), tokens_given=True)
             for piece, src, text, part in zip(pieces, sources, texts, parts, strict=True)
         ]
 
@@ -276,7 +306,7 @@ def source_pieces(
     text = source.removeprefix(lead)
     fit = fits(vocabulary, max_length)
     if by_sentence and fit(source):
-        pieces = _glued(split_sentences(text, language).texts)
+        pieces = _glued(unquoted(split_sentences(text, language).texts))
     else:
         pieces = split_to_fit(text, lambda part: fit(lead + part), language)
     return lead, pieces, encode(vocabulary, [lead + piece.text for piece in pieces])
@@ -297,10 +327,35 @@ def sentence_count(
     return max(1, len(split_sentences(text, language).texts))
 
 
-def _glued(sentences: Sequence[str]) -> list[Piece]:
+def _glued(sentences: Sequence[Unquoted]) -> list[Piece]:
     """Sentences as pieces, with a blank between their translations."""
     last = len(sentences) - 1
-    return [Piece(text, "" if place == last else " ") for place, text in enumerate(sentences)]
+    return [
+        Piece(sentence.text, "" if place == last else " ", sentence.opening, sentence.closing)
+        for place, sentence in enumerate(sentences)
+    ]
+
+
+def join_translations(texts: Sequence[str], pieces: Sequence[Piece | Part], *, blanks: bool) -> str:
+    """The translations of a text's pieces, in order, with their glue and quotation marks.
+
+    `blanks`: whether the target language has blanks between its sentences; without them a glue of
+    blanks is left out, and so it is beside an empty translation. A glue with line breaks or tabs is
+    the text's layout and stays. The glue of the last piece is left out.
+    """
+    joined, waiting = "", ""
+    for text, piece in zip(texts, pieces, strict=True):
+        is_layout = piece.glue.strip(" ") != ""
+        glue = piece.glue if blanks or is_layout else ""
+        opening, closing = piece.opening, piece.closing
+        if blanks:  # as in English and not in Chinese
+            opening, closing = opening.translate(_LATIN_MARKS), closing.translate(_LATIN_MARKS)
+        if said := opening + text + closing:
+            joined += waiting + said
+            waiting = glue
+        elif is_layout:
+            waiting = waiting.strip(" ") + glue
+    return joined
 
 
 def types_of(pieces: Sequence[str], tgt: Vocabulary) -> tuple[int, ...]:
@@ -358,12 +413,20 @@ def split_to_fit(text: str, fits: Callable[[str], bool], language: str = "") -> 
     if fits(text):
         return [Piece(text, "")]
     pieces: list[Piece] = []
-    for sentence in split_sentences(text, language, any_case=text.islower()).texts:
+    for sentence in unquoted(split_sentences(text, language, any_case=text.islower()).texts):
         if pieces:
-            pieces[-1] = Piece(pieces[-1].text, " ")
-        pairs = split_pair_to_fit(sentence, "", lambda src, _: fits(src), language)
-        pieces += [src for src, _ in pairs]
+            pieces[-1] = dataclasses.replace(pieces[-1], glue=" ")
+        pairs = split_pair_to_fit(sentence.text, "", lambda src, _: fits(src), language)
+        pieces += quoted([src for src, _ in pairs], sentence)
     return pieces
+
+
+def quoted(pieces: Sequence[Piece], sentence: Unquoted) -> list[Piece]:
+    """The pieces of a sentence, with the quotation marks that were set aside from it."""
+    first, *others = pieces
+    marked = [dataclasses.replace(first, opening=sentence.opening + first.opening), *others]
+    closing = marked[-1].closing + sentence.closing
+    return [*marked[:-1], dataclasses.replace(marked[-1], closing=closing)]
 
 
 def split_pair_to_fit(
@@ -401,11 +464,15 @@ def _halves(piece: Piece, share: float, language: str) -> tuple[tuple[Piece, Pie
     for boundary in _BOUNDARIES:
         if not ends:
             ends = [match.end() for match in boundary.finditer(text) if match.end() < len(text)]
-    if not ends:
+    if ends:
+        cut = min(ends, key=lambda end: abs(end - middle))
+    else:
         # Not before an accent that would lose its letter, if there is such a place.
-        inner, glue = range(1, len(text)), ""
+        inner = range(1, len(text))
         ends = [end for end in inner if not unicodedata.combining(text[end])] or list(inner)
-    cut = min(ends, key=lambda end: abs(end - middle))
+        cut = min(ends, key=lambda end: abs(end - middle))
+        # Inside a word, whose halves are of one word in the translation, too.
+        glue = " " if _WITHOUT_BLANKS.match(text, cut - 1, cut + 1) else ""
     first = Piece(text[:cut].rstrip(), glue)
     second = Piece(text[cut:].lstrip(), piece.glue)
     return (first, second), cut / len(text)

@@ -12,7 +12,7 @@ from flaxformer_mt.data.training_text import TrainingText
 from flaxformer_mt.data.vocabulary import EOS, Vocabulary
 from flaxformer_mt.decoding.penalties import length_penalty
 from flaxformer_mt.decoding.text.decoded import Decoded, distinct
-from flaxformer_mt.decoding.text.segments import CutLine, Piece
+from flaxformer_mt.decoding.text.segments import CutLine, Piece, join_translations
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -101,20 +101,13 @@ class Joiner:
 
     def _hypothesis(self, pieces: Sequence[Piece], outputs: Sequence[Decoded]) -> Hypothesis:
         texts = self.vocabulary.decode([output.tokens for output in outputs])
-        # A piece that is translated by nothing has no blank of its own.
-        spoken = [
-            (text, piece.glue if self.blanks else "")
-            for text, piece in zip(texts, pieces, strict=True)
-            if text
-        ]
-        joined = "".join(text + glue for text, glue in spoken[:-1])
-        last = spoken[-1][0] if spoken else ""
+        joined = join_translations(texts, pieces, blanks=self.blanks)
         tokens = list(itertools.chain.from_iterable((*output.tokens, EOS) for output in outputs))[
             :-1
         ]
         return Hypothesis(
             # Byte pieces can spell a line break, which would shift every line after it.
-            text=(joined + last).replace("\r", " ").replace("\n", " "),
+            text=joined.replace("\r", " ").replace("\n", " "),
             tokens=tuple(tokens),
             log_prob=sum(output.log_prob for output in outputs),
             score=outputs[0].score if len(outputs) == 1 else self._score(outputs, tokens),

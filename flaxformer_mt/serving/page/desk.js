@@ -20,16 +20,16 @@ export const whenChosen = (listener) => (onChoice = listener);
 export function show(text, answer) {
   sentences = answer.sentences.map((each) => ({ ...each, chosen: 0 }));
   const between = gaps(text, sentences.map((each) => each.source));
+  const joints = gaps(answer.text, sentences.map((each) => each.hypotheses[0].text)) ?? between;
   mirror.replaceChildren();
   target.replaceChildren();
   current = null;
   sentences.forEach((sentence, number) => {
-    const before = between === null ? "" : between[number];
-    mirror.append(before);
+    mirror.append(between === null ? "" : between[number]);
     const words = sentence.hypotheses[0].alignment?.source_words ?? [];
     sentence.sourceWords = writeWords(mirror, sentence.source, spansOf(sentence.source, words));
     sentence.sourceWords.forEach((word, index) => place(word, sentence, "source", index));
-    target.append(before);
+    target.append(joints === null ? "" : joints[number]); // the translation's, not the source's
     sentence.element = document.createElement("span");
     sentence.element.className = "sentence";
     target.append(sentence.element);
