@@ -99,7 +99,7 @@ def _divergence(
     good = [step for step in ranked(finite, **best_by(config.training)) if step in saved]
     checkpoint = "no checkpoint before it has a validation result"
     if good:
-        checkpoint = f"checkpoint {good[0]:,} is the best before it (`--checkpoint {good[0]}`)"
+        checkpoint = f"checkpoint {good[0]:,} is the best before it (`--weights {good[0]}`)"
     clip_norm = config.training.optimizer.clip_norm
     lower_norm = clip_norm / 2 if clip_norm else 1.0
     return (

@@ -131,7 +131,7 @@ def test_a_loss_that_is_not_finite_is_named_with_the_best_checkpoint_before_it(r
     written(run, *GOOD, *reports)
     assert told(run) == [
         f"training has diverged: the loss is not finite since step {since}; checkpoint 20 is the "
-        "best before it (`--checkpoint 20`). Train again in a new --workdir with a lower peak "
+        "best before it (`--weights 20`). Train again in a new --workdir with a lower peak "
         "learning rate (--config.training.schedule.factor=0.5) or with gradient clipping "
         "(--config.training.optimizer.clip_norm=1)"
     ]
