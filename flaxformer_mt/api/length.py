@@ -17,7 +17,9 @@ from flaxformer_mt.decoding.length_choice import (
     is_to_be_chosen,
 )
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.evaluation.scoring import corpus_scores
+from flaxformer_mt.evaluation.metrics import Chrf
+from flaxformer_mt.evaluation.scoring import measure, named_bleu
+from flaxformer_mt.evaluation.significance import paired_bootstrap
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import exists
@@ -42,17 +44,29 @@ def choose_length(run: RunDirectory, config: ExperimentConfig) -> None:
     if exists(run.length_choice):
         run.length_choice.unlink()  # an earlier choice, maybe damaged, must not matter
     translator = Translator.load(run)
-    tokenizer = validation_tokenizer(config.data)
 
     def translate(norm: LengthNorm, lines: Sequence[str]) -> list[str]:
         settings = {"length_norm": norm.length_norm, "length_penalty": norm.length_penalty}
         searching = translator.with_config(**settings)
         return [line.text for line in searching.translate_lines(lines, warn=False)]
 
-    def score(hypotheses: Sequence[str], targets: Sequence[str]) -> Scores:
-        scores = corpus_scores(hypotheses, targets, tokenizer=tokenizer)
-        return {"bleu": scores.bleu, "chrf": scores.chrf}
+    def assess(outputs: Sequence[Sequence[str]], targets: Sequence[str]) -> list[Scores]:
+        return _assessed(outputs, targets, tokenizer=validation_tokenizer(config.data))
 
-    choice = choose(translate, score, sources, references, weights=translator.name)
+    choice = choose(translate, assess, sources, references, weights=translator.name)
     choice.save(run)
     say(f"search: {choice.describe()}")
+
+
+def _assessed(
+    outputs: Sequence[Sequence[str]], references: Sequence[str], *, tokenizer: str
+) -> list[Scores]:
+    """The scores of each of `outputs`, of which the first is the paper's."""
+    bleu = named_bleu(references, tokenizer=tokenizer, lowercase=False)
+    measured = [measure([bleu, Chrf()], hypotheses, references) for hypotheses in outputs]
+    papers = measured[0][:1]
+    scores = []
+    for of_bleu, of_chrf in measured:
+        (outcome,) = paired_bootstrap(papers, [of_bleu])
+        scores.append(Scores(of_bleu.score, of_chrf.score, outcome.better or 0.0))
+    return scores

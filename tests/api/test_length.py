@@ -5,6 +5,7 @@ import json
 import pytest
 
 import flaxformer_mt as fm
+from flaxformer_mt.api.length import _assessed
 from flaxformer_mt.grammar.text import pairs
 from tests.data.prepare.corpora import write
 
@@ -55,3 +56,16 @@ def test_little_validation_text_leaves_the_papers(tmp_path, run, capsys):
     fm.train(settings(tmp_path, 199), run, command=["test"])
     assert "choosing needs 200 validation pairs, and there are 199" in capsys.readouterr().err
     assert not (run / "length.json").exists()
+
+
+def test_a_candidate_is_better_by_the_share_of_resampled_texts():
+    references = [f"the {number} old dogs sleep in the house" for number in range(40)]
+    cut = [line.removesuffix(" in the house") for line in references]
+    one_longer = [references[0], *cut[1:]]
+    papers, same, whole, by_chance = _assessed(
+        [cut, cut, references, one_longer], references, tokenizer="13a"
+    )
+    assert papers == same and papers.better == 0
+    assert whole.bleu == pytest.approx(100) and whole.better == 1
+    # A resample lacks one of 40 lines with a probability of (39 / 40) ** 40.
+    assert by_chance.better == pytest.approx(1 - (39 / 40) ** 40, abs=0.05)

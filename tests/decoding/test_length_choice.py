@@ -10,6 +10,7 @@ from flaxformer_mt.decoding.length_choice import (
     MOST,
     PAPER,
     LengthNorm,
+    Scores,
     choose,
     is_to_be_chosen,
     with_choice,
@@ -23,37 +24,44 @@ ASKING = dataclasses.replace(DecodingConfig(), length_choice="validation")
 BEST = LengthNorm("average", 0.8)
 
 
-def chosen(best, count=10):
-    """The choice where `best` has the highest scores, and the lines that were translated."""
+def chosen(scores, count=10):
+    """The choice with these scores, of all other candidates no better than the paper's, and the
+    lines that were translated."""
     asked = []
 
     def translate(norm, lines):
         asked.append(list(lines))
         return [str(norm)] * len(lines)
 
-    def score(hypotheses, references):
-        assert len(hypotheses) == len(references)
-        gain = {str(norm): 1.0 for norm in best}.get(hypotheses[0], 0.0)
-        return {"bleu": 20.0 + gain, "chrf": 40.0}
+    def assess(outputs, references):
+        assert all(len(hypotheses) == len(references) for hypotheses in outputs)
+        given = {str(norm): of_norm for norm, of_norm in scores.items()}
+        return [given.get(hypotheses[0], Scores(20.0, 40.0, 0.0)) for hypotheses in outputs]
 
     lines = [f"line {number}" for number in range(count)]
-    return choose(translate, score, lines, lines, weights="best"), asked
+    return choose(translate, assess, lines, lines, weights="best"), asked
+
+
+CHOSEN = {BEST: Scores(21.0, 40.0, 0.99)}
 
 
 def test_the_best_candidate_is_chosen():
-    choice, asked = chosen([BEST])
+    also_better = {LengthNorm("gnmt", 1.0): Scores(20.9, 41.0, 1.0)}
+    choice, asked = chosen(CHOSEN | also_better)
     assert choice.best == BEST and len(asked) == len(CANDIDATES)
-    assert str(BEST) in choice.describe()
+    assert f"{BEST} is surely better, and best" in choice.describe()
 
 
-def test_of_equal_candidates_the_papers_stays():
-    choice, _ = chosen(CANDIDATES)
+def test_a_candidate_that_may_be_better_by_chance_does_not_replace_the_papers():
+    by_chance = {norm: Scores(20.3, 41.0, 0.94) for norm in CANDIDATES if norm != PAPER}
+    choice, _ = chosen(by_chance)
     assert choice.best == PAPER == LengthNorm("gnmt", 0.6)
+    assert f"{PAPER} stays, since none is surely better" in choice.describe()
 
 
 @pytest.mark.parametrize("count", [1, MOST, MOST + 1, 10 * MOST])
 def test_at_most_so_many_pairs_are_translated_evenly(count):
-    choice, asked = chosen([BEST], count)
+    choice, asked = chosen(CHOSEN, count)
     assert choice.pairs == len(asked[0]) == min(count, MOST)
     assert len({*asked[0]}) == choice.pairs
     assert asked[0][0] == "line 0"
@@ -81,7 +89,7 @@ def test_a_setting_of_ones_own_does_not_mix_with_what_was_chosen():
 def test_a_run_translates_as_was_chosen(tmp_path):
     run = make_run(tmp_path / "run", {1: None})
     assert with_choice(run, ASKING) == ASKING
-    chosen([BEST])[0].save(run)
+    chosen(CHOSEN)[0].save(run)
     assert with_choice(run, ASKING) == BEST.put(ASKING)
     assert with_choice(run, DecodingConfig()) == DecodingConfig()
     # Nothing is reset that a user has set.
