@@ -12,8 +12,8 @@ time that training may take on this machine instead of its steps. A variant fixe
 `small`  as for 6,000,000: 4 + 4 layers of width 288, 34,000 steps
 `base`   as from 40,000,000 on: the paper's base model and recipe
 
-Cost on two CPU cores: `tiny` a quarter of an hour, `small` days. The score depends on the text:
-12,000 pairs of Multi30k with dropout 0.3 gave 28.0 BLEU after 4,000 steps, still rising.
+Cost on two CPU cores: `tiny` 10 to 20 minutes, `small` days. The score depends on the text:
+12,000 raw pairs of Multi30k gave 29.3 sacreBLEU on its test set.
 """
 
 from ml_collections import ConfigDict
