@@ -8,6 +8,7 @@ from flaxformer_mt.api import say
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.config.tokenizers import validation_tokenizer
 from flaxformer_mt.data.prepare.make import valid_text
+from flaxformer_mt.decoding.errors import DecodingError
 from flaxformer_mt.decoding.length_choice import (
     FEWEST,
     PAPER,
@@ -53,7 +54,11 @@ def choose_length(run: RunDirectory, config: ExperimentConfig) -> None:
     def assess(outputs: Sequence[Sequence[str]], targets: Sequence[str]) -> list[Scores]:
         return _assessed(outputs, targets, tokenizer=validation_tokenizer(config.data))
 
-    choice = choose(translate, assess, sources, references, weights=translator.name)
+    try:
+        choice = choose(translate, assess, sources, references, weights=translator.name)
+    except DecodingError as error:  # training has diverged: it is finished, all the same
+        say(f"search: keeps {PAPER}: with {translator.name}, {error}")
+        return
     choice.save(run)
     say(f"search: {choice.describe()}")
 

@@ -1,5 +1,6 @@
 """Training with `files` and averaging choose how outputs' lengths are normalised."""
 
+import dataclasses
 import json
 
 import pytest
@@ -55,6 +56,17 @@ def test_training_and_averaging_choose(tmp_path, run, capsys):
 def test_little_validation_text_leaves_the_papers(tmp_path, run, capsys):
     fm.train(settings(tmp_path, 199), run, command=["test"])
     assert "choosing needs 200 validation pairs, and there are 199" in capsys.readouterr().err
+    assert not (run / "length.json").exists()
+
+
+def test_a_training_that_diverged_ends_without_a_choice(tmp_path, run, capsys):
+    config = settings(tmp_path, 200)
+    schedule = dataclasses.replace(config.training.schedule, peak=1e30, warmup_steps=1)
+    training = dataclasses.replace(config.training, schedule=schedule, steps=4)
+    fm.train(dataclasses.replace(config, training=training), run, command=["test"])
+    said = capsys.readouterr().err
+    assert "training has diverged" in said
+    assert "search: keeps length_norm gnmt, length_penalty 0.6: with " in said
     assert not (run / "length.json").exists()
 
 
