@@ -13,7 +13,7 @@ from flaxformer_mt.decoding.length_choice import (
     FEWEST,
     PAPER,
     LengthNorm,
-    Scores,
+    CandidateScores,
     choose,
     is_to_be_chosen,
 )
@@ -51,7 +51,7 @@ def choose_length(run: RunDirectory, config: ExperimentConfig) -> None:
         searching = translator.with_config(**settings)
         return [line.text for line in searching.translate_lines(lines, warn=False)]
 
-    def assess(outputs: Sequence[Sequence[str]], targets: Sequence[str]) -> list[Scores]:
+    def assess(outputs: Sequence[Sequence[str]], targets: Sequence[str]) -> list[CandidateScores]:
         return _assessed(outputs, targets, tokenizer=validation_tokenizer(config.data))
 
     try:
@@ -65,7 +65,7 @@ def choose_length(run: RunDirectory, config: ExperimentConfig) -> None:
 
 def _assessed(
     outputs: Sequence[Sequence[str]], references: Sequence[str], *, tokenizer: str
-) -> list[Scores]:
+) -> list[CandidateScores]:
     """The scores of each of `outputs`, of which the first is the paper's."""
     bleu = named_bleu(references, tokenizer=tokenizer, lowercase=False)
     measured = [measure([bleu, Chrf()], hypotheses, references) for hypotheses in outputs]
@@ -73,5 +73,5 @@ def _assessed(
     scores = []
     for of_bleu, of_chrf in measured:
         (outcome,) = paired_bootstrap(papers, [of_bleu])
-        scores.append(Scores(of_bleu.score, of_chrf.score, outcome.better or 0.0))
+        scores.append(CandidateScores(of_bleu.score, of_chrf.score, outcome.better or 0.0))
     return scores

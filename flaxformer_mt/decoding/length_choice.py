@@ -20,7 +20,7 @@ CERTAIN = (
 )
 
 
-class Scores(NamedTuple):
+class CandidateScores(NamedTuple):
     """Of one candidate on the validation text."""
 
     bleu: float
@@ -65,7 +65,7 @@ class LengthChoice:
 
     weights: str
     pairs: int
-    scores: Mapping[LengthNorm, Scores]
+    scores: Mapping[LengthNorm, CandidateScores]
 
     @property
     def best(self) -> LengthNorm:
@@ -127,7 +127,7 @@ def with_settings(config: DecodingConfig, settings: Mapping[str, Any]) -> Decodi
 
 def choose(
     translate: Callable[[LengthNorm, Sequence[str]], Sequence[str]],
-    assess: Callable[[Sequence[Sequence[str]], Sequence[str]], Sequence[Scores]],
+    assess: Callable[[Sequence[Sequence[str]], Sequence[str]], Sequence[CandidateScores]],
     sources: Sequence[str],
     references: Sequence[str],
     *,

@@ -116,11 +116,11 @@ class Progress:
         not helped.
         """
         if self.rollbacks >= most:
-            last = "none" if saved is None else f"{saved:,}"
             raise DivergenceError(
                 f"step {step:,}: loss or gradient was not finite in {len(bad)} consecutive "
-                f"updates, and {most} restores did not help; the last good checkpoint: {last}. Try "
-                "a lower learning rate, a longer warm-up, or training.optimizer.clip_norm"
+                f"updates, and {most} restores did not help; the last good checkpoint: "
+                f"{'none' if saved is None else f'{saved:,}'}. Try a lower learning rate, a longer "
+                "warm-up, or training.optimizer.clip_norm"
             )
         return dataclasses.replace(
             self,

@@ -10,7 +10,7 @@ from flaxformer_mt.decoding.length_choice import (
     MOST,
     PAPER,
     LengthNorm,
-    Scores,
+    CandidateScores,
     choose,
     is_to_be_chosen,
     with_choice,
@@ -36,24 +36,26 @@ def chosen(scores, count=10):
     def assess(outputs, references):
         assert all(len(hypotheses) == len(references) for hypotheses in outputs)
         given = {str(norm): of_norm for norm, of_norm in scores.items()}
-        return [given.get(hypotheses[0], Scores(20.0, 40.0, 0.0)) for hypotheses in outputs]
+        return [
+            given.get(hypotheses[0], CandidateScores(20.0, 40.0, 0.0)) for hypotheses in outputs
+        ]
 
     lines = [f"line {number}" for number in range(count)]
     return choose(translate, assess, lines, lines, weights="best"), asked
 
 
-CHOSEN = {BEST: Scores(21.0, 40.0, 0.99)}
+CHOSEN = {BEST: CandidateScores(21.0, 40.0, 0.99)}
 
 
 def test_the_best_candidate_is_chosen():
-    also_better = {LengthNorm("gnmt", 1.0): Scores(20.9, 41.0, 1.0)}
+    also_better = {LengthNorm("gnmt", 1.0): CandidateScores(20.9, 41.0, 1.0)}
     choice, asked = chosen(CHOSEN | also_better)
     assert choice.best == BEST and len(asked) == len(CANDIDATES)
     assert f"{BEST} is surely better, and best" in choice.describe()
 
 
 def test_a_candidate_that_may_be_better_by_chance_does_not_replace_the_papers():
-    by_chance = {norm: Scores(20.3, 41.0, 0.94) for norm in CANDIDATES if norm != PAPER}
+    by_chance = {norm: CandidateScores(20.3, 41.0, 0.94) for norm in CANDIDATES if norm != PAPER}
     choice, _ = chosen(by_chance)
     assert choice.best == PAPER == LengthNorm("gnmt", 0.6)
     assert f"{PAPER} stays, since none is surely better" in choice.describe()
