@@ -12,8 +12,8 @@ from flaxformer_mt.decoding.errors import DecodingError
 from flaxformer_mt.decoding.length_choice import (
     FEWEST,
     PAPER,
-    LengthNorm,
     CandidateScores,
+    LengthNorm,
     choose,
     is_to_be_chosen,
 )
