@@ -91,23 +91,33 @@ def _divergence(
     since: int, validations: Mapping[int, Report], run: RunDirectory, config: ExperimentConfig
 ) -> str:
     """That training has diverged, which checkpoint is good, and what would help."""
-    # A model whose loss is no number may still have a BLEU, of 0.
-    finite = {
-        step: validations[step] for step in finite_values(validations, "loss") if step < since
-    }
-    saved = set(list_steps(run.checkpoints))
-    good = [step for step in ranked(finite, **best_by(config.training)) if step in saved]
-    checkpoint = "no checkpoint before it has a validation result"
-    if good:
-        checkpoint = f"checkpoint {good[0]:,} is the best before it (`--weights {good[0]}`)"
+    checkpoint = _checkpoint_before(since, validations, run, config)
     clip_norm = config.training.optimizer.clip_norm
     lower_norm = clip_norm / 2 if clip_norm else 1.0
     return (
-        f"training has diverged: the loss is not finite since step {since:,}; {checkpoint}. Train "
-        f"again in a new --workdir with a lower peak learning rate "
+        f"training has diverged: the loss has not been finite since step {since:,}; {checkpoint}. "
+        f"Train again in a new --workdir with a lower peak learning rate "
         f"({_lower_rate(config.training.schedule)}) or with gradient clipping "
         f"(--config.training.optimizer.clip_norm={lower_norm:g})"
     )
+
+
+def _checkpoint_before(
+    since: int, validations: Mapping[int, Report], run: RunDirectory, config: ExperimentConfig
+) -> str:
+    """Which checkpoint of before a divergence to use: the best, or else the newest."""
+    earlier = {step for step in list_steps(run.checkpoints) if step < since}
+    # A model whose loss is no number may still have a BLEU, of 0.
+    finite = {step: validations[step] for step in finite_values(validations, "loss")}
+    good = [step for step in ranked(finite, **best_by(config.training)) if step in earlier]
+    if good:
+        return f"checkpoint {good[0]:,} is the best before it (`--weights {good[0]}`)"
+    if earlier:
+        newest = max(earlier)
+        return (
+            f"checkpoint {newest:,}, not validated, is the newest before it (`--weights {newest}`)"
+        )
+    return "there is no checkpoint before it"
 
 
 def _lower_rate(schedule: ScheduleConfig) -> str:
@@ -122,7 +132,10 @@ def _lower_rate(schedule: ScheduleConfig) -> str:
 
 
 def course(scores: Mapping[int, float], metric: str, *, steps: int) -> str:
-    """What two or more validations' scores, by step, say about more of the `steps`."""
+    """What two or more validations' scores, by step, say about more of the `steps`.
+
+    A training that ended before them had no patience left.
+    """
     sign = -1 if metric == "loss" else 1
     name, hardly = _NAMES[metric], _HARDLY[metric]
     first, last = min(scores), max(scores)
@@ -130,14 +143,14 @@ def course(scores: Mapping[int, float], metric: str, *, steps: int) -> str:
 
     # The last few validations differ by chance: what counts is the course over some of the steps.
     recent = max(first, (1 - _RECENT) * last)
-    if best > recent:
+    if best > recent and last >= steps:
         before = max(
             (step for step in scores if step <= recent), key=lambda step: sign * scores[step]
         )
         gain = scores[best] - scores[before]
         if sign * gain >= hardly:
             return (
-                f"still improving ({gain:+.2f} {name} in the last {last - before:,} steps): the "
+                f"still improving ({gain:+.2f} {name} from step {before:,} to step {best:,}): the "
                 f"same command with --config.training.steps={2 * steps} continues"
             )
     elif best < last:

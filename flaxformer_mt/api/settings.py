@@ -190,8 +190,9 @@ def explained_sizes(spec: str, overrides: Overrides, note: Callable[[str], None]
 
     values = flatten(config)
     languages = config.data.src_lang, config.data.tgt_lang
-    steps = None if pacing is None else config.training.steps
-    for size in sizes(text, languages, steps=steps):
+    is_by_text = pacing is None and "training.steps" in draft.free
+    steps = None if is_by_text else config.training.steps
+    for size in sizes(text, languages, steps=steps, given=draft.given):
         is_free = size.key in draft.free
         reason = size.reason if is_free else "set by the config's file or an override"
         yield as_line(size._replace(value=values[size.key], reason=reason))

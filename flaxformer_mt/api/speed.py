@@ -48,7 +48,7 @@ class Pacing:
 
     def seconds_beside(self, steps: int) -> float:
         """What a training of so many steps takes beside them."""
-        settings = {**sized(self.text, steps=steps), **self.given}
+        settings = {**sized(self.text, steps=steps, given=self.given), **self.given}
         validate_every = settings["training.validate_every"]  # 0: only at the end
         save_every = settings["training.save_every"]
         # 0 leaves the number to the training's length, which decides about as for the text.
@@ -89,7 +89,7 @@ class Pacing:
             f"and {beside:,.0f} s for preparing, compiling, validating and saving"
         )
         if needed > minutes:
-            line += f"; these fewest steps take about {needed:.1f} minutes"
+            line += f"; even this minimum takes about {needed:.1f} minutes"
         return line
 
 
@@ -99,9 +99,8 @@ def measured_pacing(
     """Compiles the config's training step and times it for some seconds.
 
     `text` and `valid` are what the run will train and validate on, and `given` the sizes that the
-    user sets, by key. Of several processes one
-    measures with its own devices; each is taken to do its share of a batch as fast. Raises what
-    `training.program.build` and a step raise.
+    user sets, by key. Of several processes one measures with its own devices; each is taken to do
+    its share of a batch as fast. Raises what `training.program.build` and a step raise.
     """
     begin = time.perf_counter()
     if not jax.distributed.is_initialized():

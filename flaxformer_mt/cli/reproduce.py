@@ -97,13 +97,24 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     for line in refused:
         say(line)
     if options.dry_run:
-        from flaxformer_mt.reproduction.pace import measured_pace
-        from flaxformer_mt.reproduction.run_rows import listing
-
-        pace = measured_pace(experiments[0].config) if experiments else None
-        print(listing(experiments, options.results, pace=pace))
+        _list(experiments, options.results)
         return 1 if refused else 0
     return _run(options, experiments) or (1 if refused else 0)
+
+
+def _list(experiments: Sequence[Experiment], results: Path) -> None:
+    """Prints all rows, and the hours that those still to do take here."""
+    from flaxformer_mt.reproduction.pace import measured_pace
+    from flaxformer_mt.reproduction.run_rows import first_left, listing
+    from flaxformer_mt.training.try_step import TrialError
+
+    pace = None
+    if left := first_left(experiments, results):
+        try:
+            pace = measured_pace(left.config, left.row.name)
+        except TrialError as error:
+            say(f"{left.row.name}: its hours here can't be estimated: {error}")
+    print(listing(experiments, results, pace=pace))
 
 
 def _run(options: Namespace, experiments: Sequence[Experiment]) -> int:

@@ -180,7 +180,7 @@ class Draft:
         if steps is None and "training.steps" not in self.free:
             # Steps out of bounds are refused with all settings, at the end.
             steps = max(1, config.training.steps)
-        _put(config, sized(text, languages, steps=steps), self.free)
+        _put(config, sized(text, languages, steps=steps, given=self.given), self.free)
         return config
 
     def _assumptions(self, settled: ExperimentConfig) -> Iterator[str]:

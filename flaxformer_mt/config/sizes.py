@@ -17,7 +17,8 @@ chosen        How often to validate and save, and the patience.
 import dataclasses
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from flaxformer_mt.config.batch_shapes import TrainingWork, decided_shapes
@@ -104,20 +105,29 @@ class ChosenSize(NamedTuple):
 
 
 def sized(
-    text: TextSize, languages: tuple[str, str] = ("", ""), *, steps: int | None = None
+    text: TextSize,
+    languages: tuple[str, str] = ("", ""),
+    *,
+    steps: int | None = None,
+    given: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Settings for a text in two languages, by dotted key, as `sizes` chooses them."""
-    return {size.key: size.value for size in sizes(text, languages, steps=steps)}
+    return {size.key: size.value for size in sizes(text, languages, steps=steps, given=given)}
 
 
 def sizes(
-    text: TextSize, languages: tuple[str, str] = ("", ""), *, steps: int | None = None
+    text: TextSize,
+    languages: tuple[str, str] = ("", ""),
+    *,
+    steps: int | None = None,
+    given: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[ChosenSize]:
     """Every setting that the text decides, with its reason.
 
     `steps`, if given, replaces the number that the text would have; warm-up, validation, saving and
-    the number of batch shapes follow it, and nothing else does. The vocabulary's size gives way to
-    text that yields fewer or needs more types.
+    the number of batch shapes follow it, and nothing else does. Of the settings that the user has
+    `given`, by key, those of saving and validation decide what goes with them. The vocabulary's
+    size gives way to text that yields fewer or needs more types.
     """
     has_many_characters = any(written_script(code) in _OF_MANY_CHARACTERS for code in languages)
     types = many_types(text) if has_many_characters else vocabulary_size(text)
@@ -131,6 +141,7 @@ def sizes(
     why_steps = _law(_STEPS) if steps is None else "as many as training.minutes has room for"
     yield ChosenSize("training.steps", chosen_steps, why_steps)
     yield from _of_steps(text, chosen_steps)
+    yield from _of_validation(chosen_steps, given)
     reason = f"all logits at once (0) up to {_LOGITS:,} numbers, then as the device prefers (-1)"
     yield ChosenSize("training.loss_chunk", loss_chunk(batch_tokens(text), types), reason)
 
@@ -187,12 +198,27 @@ def _of_steps(text: TextSize, steps: int) -> Iterator[ChosenSize]:
         f"{_SHORTEST_WARMUP} in short trainings"
     )
     yield ChosenSize("training.schedule.warmup_steps", warmup_steps(text, steps), share)
-    every = validate_every(steps)
-    yield ChosenSize("training.validate_every", every, f"{every / steps:.0%} of the steps")
-    share = f"{save_every(steps) / steps:.1%} of the steps (paper: 1.5%)"
-    yield ChosenSize("training.save_every", save_every(steps), share)
-    reason = f"validations, together {_PATIENCE * every / steps:.0%} of the steps"
-    yield ChosenSize("training.patience", _PATIENCE, reason)
+
+
+def _of_validation(steps: int, given: Mapping[str, Any]) -> Iterator[ChosenSize]:
+    """Saving, validation and patience: what the user has given decides what goes with it."""
+    save, validate = save_every(steps), validate_every(steps)
+    patience_steps = _PATIENCE * validate
+    if "training.save_every" in given:
+        save = given["training.save_every"]
+        validate = save * max(1, round(validate / save))
+    if given.get("training.validate_every"):  # 0: only at the end
+        validate = given["training.validate_every"]
+        if "training.save_every" not in given:
+            divisors = [part for part in range(1, validate + 1) if validate % part == 0]
+            save = min(divisors, key=lambda part: abs(part - save))
+    patience = max(_PATIENCE, math.ceil(patience_steps / validate))
+
+    yield ChosenSize("training.validate_every", validate, f"{validate / steps:.0%} of the steps")
+    share = f"{save / steps:.1%} of the steps (paper: 1.5%)"
+    yield ChosenSize("training.save_every", save, share)
+    reason = f"validations, together {patience * validate / steps:.0%} of the steps"
+    yield ChosenSize("training.patience", patience, reason)
 
 
 def width(text: TextSize) -> int:
@@ -287,8 +313,17 @@ def save_every(steps: int) -> int:
     share = most + (least - most) * min(1.0, max(0.0, place))
     if steps >= _STEPS.much:
         return round(share * steps)
-    saves = _SAVES_PER_VALIDATION * max(1, round(1 / (_SAVES_PER_VALIDATION * share)))
-    return max(_LEAST_SAVE, math.ceil(steps / saves))
+    save = _LEAST_SAVE
+    for validations in range(round(1 / (_SAVES_PER_VALIDATION * share)), 0, -1):
+        save = max(_LEAST_SAVE, math.ceil(steps / (_SAVES_PER_VALIDATION * validations)))
+        if not _is_soon_after_another(steps, _SAVES_PER_VALIDATION * save):
+            break
+    return save
+
+
+def _is_soon_after_another(steps: int, every: int) -> bool:
+    """Whether the validation at the end, after `steps`, follows one of `every` so many steps."""
+    return steps > every and 0 < steps % every <= every / 2
 
 
 def validate_every(steps: int) -> int:

@@ -81,7 +81,11 @@ class LengthChoice:
             for norm, scores in self.scores.items()
         )
         is_paper = self.best == PAPER
-        verdict = "stays, since none is surely better" if is_paper else "is surely better, and best"
+        verdict = (
+            "is kept: none is significantly better"
+            if is_paper
+            else "is significantly better, and best"
+        )
         return f"on {self.pairs:,} validation pairs, {self.best} {verdict} ({listed})"
 
     def save(self, run: RunDirectory) -> None:

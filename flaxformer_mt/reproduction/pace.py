@@ -26,6 +26,7 @@ class Pace:
 
     flops: float
     spent: float  # seconds, on measuring
+    row: str = ""  # whose steps were measured
 
     def seconds(self, config: ExperimentConfig) -> float:
         """About how long the training steps of a config take, padding included."""
@@ -33,8 +34,8 @@ class Pace:
         return planned_flops(config) / filled / self.flops
 
 
-def measured_pace(config: ExperimentConfig) -> Pace:
-    """Compiles a training step of the config and times it for about a second.
+def measured_pace(config: ExperimentConfig, row: str = "") -> Pace:
+    """Compiles a training step of a row's config and times it for about a second.
 
     The model has one layer in each stack, which reach the same FLOP/s as all and compile sooner.
     Raises what `training.program.build` and a step raise.
@@ -63,7 +64,9 @@ def measured_pace(config: ExperimentConfig) -> Pace:
         tgt_keys=length,
     )
     return Pace(
-        flops=flops / trial.mean_seconds * jax.process_count(), spent=time.perf_counter() - begin
+        flops=flops / trial.mean_seconds * jax.process_count(),
+        spent=time.perf_counter() - begin,
+        row=row,
     )
 
 

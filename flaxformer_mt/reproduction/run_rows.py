@@ -158,6 +158,13 @@ def _allowed_changes(experiment: Experiment, run: RunDirectory) -> list[str]:
     return changes
 
 
+def first_left(experiments: Iterable[Experiment], results: Path) -> Experiment | None:
+    """The first experiment that is still to do. Raises ResultError."""
+    return next(
+        (each for each in experiments if experiment_state(each, results).state != "done"), None
+    )
+
+
 def listing(experiments: Iterable[Experiment], results: Path, *, pace: Pace | None = None) -> str:
     """A table of experiments, their state and their likely cost, with a `pace` also in hours on
     this machine. Raises ResultError."""
@@ -182,8 +189,8 @@ def listing(experiments: Iterable[Experiment], results: Path, *, pace: Pace | No
         header.append("hours here")
         costs.append(
             f"an estimate for this machine: {_hours(seconds_left)} hours still to do, at "
-            f"{pace.flops / 1e9:,.0f} GFLOP/s (a few steps, measured now in {pace.spent:.0f} s); "
-            "validation, averaging and scoring not included"
+            f"{pace.flops / 1e9:,.0f} GFLOP/s (a few steps of {pace.row}, measured now in "
+            f"{pace.spent:.0f} s); validation, averaging and scoring not included"
         )
     return "\n".join([aligned(header, rows, left={0, 1, 3}), *costs, *notes])
 

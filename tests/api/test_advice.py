@@ -17,19 +17,19 @@ from flaxformer_mt.rundir.metrics_log import MetricsLog
         (
             {500: 18.9, 1000: 22.9},
             "bleu",
-            "still improving (+4.00 BLEU in the last 500 steps): the same command with "
+            "still improving (+4.00 BLEU from step 500 to step 1,000): the same command with "
             "--config.training.steps=2000 continues",
         ),
         (
             {500: 3.0, 1000: 2.5},
             "loss",
-            "still improving (-0.50 loss in the last 500 steps): the same command with "
+            "still improving (-0.50 loss from step 500 to step 1,000): the same command with "
             "--config.training.steps=2000 continues",
         ),
         (  # the last validation, soon after the best, is worse by chance
             {4320: 26.71, 4860: 26.92, 5400: 27.41, 5940: 27.74, 6000: 27.20},
             "bleu",
-            "still improving (+1.03 BLEU in the last 1,680 steps): the same command with "
+            "still improving (+1.03 BLEU from step 4,320 to step 5,940): the same command with "
             "--config.training.steps=2000 continues",
         ),
         (
@@ -63,9 +63,17 @@ def run(tmp_path):
 
 def told(run, changes=()):
     config = default_config()
-    config.training.steps = 100
+    config.training.steps = 40
     config.update_from_flattened_dict(dict(changes))
     return list(advice(run, freeze(config, "tests")))
+
+
+def test_a_training_without_patience_left_is_not_told_to_go_on():
+    """With more steps, the same command would end at once."""
+    scores = {7000: 30.0, 7644: 30.4, 8190: 30.3, 8736: 30.35, 9282: 30.3}
+    expected = "BLEU has hardly changed since step 7,644"
+    assert course(scores, "bleu", steps=12_000).startswith(expected)
+    assert course(scores, "bleu", steps=9282).startswith("still improving")
 
 
 def test_validations_of_all_starts_count(run):
@@ -80,8 +88,8 @@ def test_validations_of_all_starts_count(run):
     assert told(run) == []  # one validation shows no course
     run.metrics.write_text("".join(json.dumps(report) + "\n" for report in reports))
     (said,) = told(run)
-    assert said.startswith("still improving (+1.00 BLEU in the last 20 steps)")
-    assert "training.steps=200" in said
+    assert said.startswith("still improving (+1.00 BLEU from step 20 to step 40)")
+    assert "training.steps=80" in said
 
 
 def test_a_model_that_has_learnt_nothing_is_judged_by_its_loss(run):
@@ -92,7 +100,7 @@ def test_a_model_that_has_learnt_nothing_is_judged_by_its_loss(run):
     ]
     run.metrics.write_text("".join(json.dumps(report) + "\n" for report in reports))
     (said,) = told(run)
-    assert said.startswith("still improving (-1.00 loss in the last 20 steps)")
+    assert said.startswith("still improving (-1.00 loss from step 20 to step 40)")
 
 
 def written(run, *reports):
@@ -130,8 +138,8 @@ GOOD = (
 def test_a_loss_that_is_not_finite_is_named_with_the_best_checkpoint_before_it(run, reports, since):
     written(run, *GOOD, *reports)
     assert told(run) == [
-        f"training has diverged: the loss is not finite since step {since}; checkpoint 20 is the "
-        "best before it (`--weights 20`). Train again in a new --workdir with a lower peak "
+        f"training has diverged: the loss has not been finite since step {since}; checkpoint 20 "
+        "is the best before it (`--weights 20`). Train again in a new --workdir with a lower peak "
         "learning rate (--config.training.schedule.factor=0.5) or with gradient clipping "
         "(--config.training.optimizer.clip_norm=1)"
     ]
@@ -144,10 +152,17 @@ def test_a_loss_that_is_finite_again_is_no_divergence(run):
     assert said.startswith("best at step 20 (12.00 BLEU), worse since")
 
 
-def test_without_a_good_checkpoint_none_is_named(run):
+def test_without_a_validated_checkpoint_the_newest_before_it_is_named(run):
+    written(run, {"step": 60, "kind": "valid", "loss": math.nan, "bleu": 0.0})
+    (run.checkpoints / "40").mkdir()
+    (said,) = told(run)
+    assert "checkpoint 40, not validated, is the newest before it (`--weights 40`)" in said
+
+
+def test_without_a_checkpoint_none_is_named(run):
     written(run, {"step": 20, "kind": "valid", "loss": math.nan, "bleu": 0.0})
     (said,) = told(run)
-    assert "since step 20; no checkpoint before it has a validation result." in said
+    assert "since step 20; there is no checkpoint before it." in said
 
 
 def test_what_is_set_already_is_lowered(run):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from flaxformer_mt.api.settings import sized_by_text
 from flaxformer_mt.config import (
     ConfigError,
     flatten,
@@ -471,7 +472,9 @@ def test_a_run_of_an_earlier_version_keeps_its_sizes():
     assert for_tokens(LITTLE, recorded=earlier) == earlier
 
 
-def test_without_text_sizes_are_not_settled():
+def test_without_text_sizes_are_not_settled(monkeypatch):
+    monkeypatch.setattr("flaxformer_mt.data.prepare.text_size.measured_text", lambda *_: 1 // 0)
+    assert sized_by_text(Draft.of("files")).text is None
     assert not Draft.of("files").needs_text and Draft.of("files", TEXT).needs_text
     config = read_config("files")
     assert config.sizes == "corpus" and config.model == read_config("files:small").model

@@ -107,11 +107,25 @@ def test_the_shortest_trainings_have_no_validations_that_differ_by_chance():
         assert training.schedule.warmup_steps <= max(1, 0.3 * steps)
 
 
-@pytest.mark.parametrize("steps", [1000, 1500, 2800, 4200, 6000, 19_000, 51_000, 99_000])
-def test_the_last_validation_is_not_soon_after_another(steps):
-    every = validate_every(steps)
-    since_another = steps % every or every
-    assert since_another > every / 2
+def test_the_last_validation_is_not_soon_after_another():
+    for steps in [*range(100, 3000), 6000, 19_000, 51_000, 99_000]:
+        every = validate_every(steps)
+        assert (steps % every or every) > every / 2, steps
+
+
+def test_settings_of_ones_own_decide_what_goes_with_them():
+    def chosen(**given):
+        own = {f"training.{name}": value for name, value in given.items()}
+        settings = sized(TextSize(LITTLE), steps=1000, given=own) | own
+        names = ("save_every", "validate_every", "patience")
+        return [settings[f"training.{name}"] for name in names]
+
+    assert chosen() == [24, 144, 3]
+    assert chosen(save_every=7) == [7, 147, 3]
+    assert chosen(validate_every=20) == [20, 20, 22]  # as many steps of patience
+    assert chosen(validate_every=100) == [25, 100, 5]
+    assert chosen(validate_every=0) == [24, 0, 3]  # only at the end
+    assert chosen(save_every=10, validate_every=50, patience=2) == [10, 50, 2]
 
 
 def test_a_language_of_few_words_has_no_more_types_than_words():

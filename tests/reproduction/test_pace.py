@@ -35,11 +35,11 @@ def test_padding_takes_time_too():
 def test_the_list_has_hours_of_each_row_and_of_those_still_to_do(tmp_path):
     rows = [experiment(f"table3/{name}", scale=1.0) for name in ("base", "c_N2")]
     flops = planned_flops(rows[0].config)
-    pace = Pace(flops=flops / (3600 * 1234), spent=6.4)
+    pace = Pace(flops=flops / (3600 * 1234), spent=6.4, row="table3/base")
     header, base, *_, said = listing(rows, tmp_path, pace=pace).splitlines()
     assert header.endswith("hours here") and base.split()[-1] == "1,500"
     assert said.startswith("an estimate for this machine: 2,300 hours still to do, at ")
-    assert "(a few steps, measured now in 6 s)" in said
+    assert "(a few steps of table3/base, measured now in 6 s)" in said
 
 
 def test_without_a_pace_there_are_no_hours(tmp_path):
