@@ -136,36 +136,36 @@ def course(scores: Mapping[int, float], metric: str, *, steps: int) -> str:
 
     A training that ended before them had no patience left.
     """
-    sign = -1 if metric == "loss" else 1
     name, hardly = _NAMES[metric], _HARDLY[metric]
-    first, last = min(scores), max(scores)
-    best = max(scores, key=lambda step: (sign * scores[step], -step))
+    # Higher is better.
+    ranks = {step: -score if metric == "loss" else score for step, score in scores.items()}
+    best = max(ranks, key=lambda step: (ranks[step], -step))
+    last = max(scores)
 
-    # The last few validations differ by chance: what counts is the course over some of the steps.
-    recent = max(first, (1 - _RECENT) * last)
-    if best > recent and last >= steps:
-        before = max(
-            (step for step in scores if step <= recent), key=lambda step: sign * scores[step]
+    before = _best_before_the_end(ranks)
+    if last >= steps and ranks[best] - ranks[before] >= hardly and best > before:
+        return (
+            f"still improving ({scores[best] - scores[before]:+.2f} {name} from step {before:,} to "
+            f"step {best:,}): the same command with --config.training.steps={2 * steps} continues"
         )
-        gain = scores[best] - scores[before]
-        if sign * gain >= hardly:
-            return (
-                f"still improving ({gain:+.2f} {name} from step {before:,} to step {best:,}): the "
-                f"same command with --config.training.steps={2 * steps} continues"
-            )
-    elif best < last:
-        since = statistics.mean(scores[step] for step in scores if step > best)
-        if sign * (scores[best] - since) >= hardly:
-            return (
-                f"best at step {best:,} ({scores[best]:.2f} {name}), worse since "
-                f"({scores[last]:.2f} at step {last:,}): a higher model.dropout or more text would "
-                "help, more steps would not"
-            )
-    close = min(step for step in scores if sign * (scores[best] - scores[step]) < hardly)
+    since = [rank for step, rank in ranks.items() if step > best]
+    if best <= before and ranks[best] - statistics.mean(since) >= hardly:
+        return (
+            f"best at step {best:,} ({scores[best]:.2f} {name}), worse since ({scores[last]:.2f} "
+            f"at step {last:,}): a higher model.dropout or more text would help, more steps would "
+            "not"
+        )
+    close = min(step for step in ranks if ranks[best] - ranks[step] < hardly)
     return (
         f"{name} has hardly changed since step {close:,} ({scores[close]:.2f}, best "
         f"{scores[best]:.2f}): more steps would gain little"
     )
+
+
+def _best_before_the_end(ranks: Mapping[int, float]) -> int:
+    """The best step of those before the last fifth: the last few differ by chance."""
+    end = max(min(ranks), (1 - _RECENT) * max(ranks))
+    return max((step for step in ranks if step <= end), key=lambda step: (ranks[step], -step))
 
 
 def _lengths(lengths: Mapping[str, Any] | None) -> Iterator[str]:
