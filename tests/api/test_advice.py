@@ -152,6 +152,13 @@ def test_a_loss_that_is_finite_again_is_no_divergence(run):
     assert said.startswith("best at step 20 (12.00 BLEU), worse since")
 
 
+def test_a_checkpoint_that_is_gone_is_not_named(run):
+    written(run, *GOOD, {"step": 60, "kind": "valid", "loss": math.nan})
+    (run.checkpoints / "20").rmdir()
+    (said,) = told(run)
+    assert "checkpoint 40 is the best before it (`--weights 40`)" in said
+
+
 def test_without_a_validated_checkpoint_the_newest_before_it_is_named(run):
     written(run, {"step": 60, "kind": "valid", "loss": math.nan, "bleu": 0.0})
     (run.checkpoints / "40").mkdir()
