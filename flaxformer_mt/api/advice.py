@@ -117,7 +117,7 @@ def _checkpoint_before(
         return (
             f"checkpoint {newest:,}, not validated, is the newest before it (`--weights {newest}`)"
         )
-    return "there is no checkpoint before it"
+    return "no checkpoint is older"
 
 
 def _lower_rate(schedule: ScheduleConfig) -> str:

@@ -169,7 +169,7 @@ def test_without_a_validated_checkpoint_the_newest_before_it_is_named(run):
 def test_without_a_checkpoint_none_is_named(run):
     written(run, {"step": 20, "kind": "valid", "loss": math.nan, "bleu": 0.0})
     (said,) = told(run)
-    assert "since step 20; there is no checkpoint before it." in said
+    assert "since step 20; no checkpoint is older." in said
 
 
 def test_what_is_set_already_is_lowered(run):
