@@ -48,10 +48,18 @@ _NUMBER = re.compile(r"\d{1,3}(?:\.\d{1,3})*+")
 _ENDS_OF = {"“": "”", "„": "“”", "«": "»", "»": "«", "「": "」", "『": "』", '"': '"'}
 
 
+_AFTER_WORDS = r"\s,.;:!?)\]"
+
+
 def _quotation(opening: str, closing: str) -> str:
     within = rf"[^{opening}{closing}{LINE_ENDS}]{{1,{_LONGEST_WOVEN}}}"
-    if opening == '"':  # also the sign of inches
-        return rf'(?<![^\s(\[])"(?=\S){within}(?<=\S)"(?!\w)'
+    match opening:
+        case '"':  # also the sign of inches
+            return rf'(?<![^\s(\[])"(?=\S){within}(?<=\S)"(?!\w)'
+        case "»":  # also the end of a longer «quotation», and of a French « one »
+            return rf"(?<![^\s(\[])»(?=[^{_AFTER_WORDS}]){within}(?<=\S)«(?!\w)"
+        case "«":  # also the end of a longer »quotation«
+            return rf"(?:(?<![^\s(\['’])«|«(?=\w)){within}»"
     return rf"{opening}{within}[{closing}]"
 
 

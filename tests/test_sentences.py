@@ -203,6 +203,39 @@ def test_a_long_quotation_within_a_sentence_is_cut_at_its_sentences():
     assert len(split_sentences(f"He said: “{said}” She left.", "en").texts) == 6
 
 
+RUSSIAN, FRENCH, GERMAN = "слово " * 25, "un mot " * 20, "ein Wort " * 15
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "count"),
+    [
+        (f"«{RUSSIAN}конец.» Он ушёл. Она пришла. Мы остались. «Да, конечно.»", "ru", 5),
+        (f"Он сказал «{RUSSIAN}конец». Он ушёл. Она пришла. «Да, конечно.»", "ru", 4),
+        ("Главная » Новости. Он ушёл. Она пришла « Далее.", "ru", 3),
+        (f"« {FRENCH}fin. » Il part. Elle reste. Nous aussi. « Oui. »", "fr", 5),
+        (f"« {FRENCH}fin », dit-il. Il part. Elle reste. « Oui. »", "fr", 4),
+        (f"»{GERMAN}Ende.« Er ging. Sie kam. Wir blieben. »Ja, gut.«", "de", 5),
+        (f"Er rief »{GERMAN}Ende«, laut. Er ging. Sie kam. »Ja.«", "de", 4),
+    ],
+)
+def test_the_end_of_a_long_quotation_begins_no_short_one(text, language, count):
+    assert len(split_sentences(text, language).texts) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Han sagde: »Stop. Gå hjem.« Hun gik.", "da"),
+        ("Er rief (»Halt. Geh.«) laut. Sie ging.", "de"),
+        ("Er rief »Halt. Geh.« und ging. Sie blieb.", "de"),
+        ("Il parle d'« Un. Deux. » ici. Elle part.", "fr"),
+        ("قال«اذهب. تعال.» ثم ذهب.", "ar"),
+    ],
+)
+def test_angle_marks_of_either_direction_hold_a_short_quotation(text, language):
+    assert len(split_sentences(text, language).texts) == 2
+
+
 @pytest.mark.parametrize(
     ("sentences", "expected"),
     [
