@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import regex
 
@@ -128,19 +128,31 @@ class Unquoted:
 def unquoted(sentences: Sequence[str]) -> list[Unquoted]:
     """The sentences of a line; the marks of a quotation of several whole ones are set aside, since
     a model of single sentences has rarely read one with half of a pair."""
+    return unquoted_at(quotations(sentences), sentences)
+
+
+def unquoted_at(places: Iterable[tuple[int, int]], sentences: Sequence[str]) -> list[Unquoted]:
+    """The sentences of a line without the marks of the `quotations` at these places."""
     plain = [Unquoted(sentence) for sentence in sentences]
-    first = 0
-    while first < len(sentences):
-        last = _end_of_quotation(sentences, first)
-        if last is None:
-            first += 1
-            continue
+    for first, last in places:
         begin, end = sentences[first], sentences[last]
         opened, closed = begin[1:].lstrip(), end[:-1].rstrip()
         plain[first] = Unquoted(opened, opening=begin[: len(begin) - len(opened)])
         plain[last] = Unquoted(closed, closing=end[len(closed) :])
-        first = last + 1
     return plain
+
+
+def quotations(sentences: Sequence[str]) -> list[tuple[int, int]]:
+    """The places of the first and the last sentence of every quotation of several whole ones."""
+    places: list[tuple[int, int]] = []
+    first = 0
+    while first < len(sentences):
+        last = _end_of_quotation(sentences, first)
+        if last is not None:
+            places.append((first, last))
+            first = last
+        first += 1
+    return places
 
 
 def _end_of_quotation(sentences: Sequence[str], first: int) -> int | None:
