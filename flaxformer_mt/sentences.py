@@ -64,6 +64,10 @@ def _quotation(opening: str, closing: str) -> str:
 
 
 _QUOTATIONS = re.compile("|".join(_quotation(*marks) for marks in _ENDS_OF.items()))
+# What may be before a quotation that begins its sentence: "– “No. Go.”", "(“No. Go.”)", "1. “No.".
+_HEAD = re.compile(rf"(?:[-–—•*(\[{{]|\d{{1,3}}(?:\.\d{{1,3}})*+[.):\]]|{_BLANK}){{0,10}}+")
+_BRACKETS_AFTER = ")]}"  # a quotation
+_TAIL = re.compile(rf"[{re.escape(_BRACKETS_AFTER)}]*+")
 _TIBETAN_HEAD = re.compile(rf"[\u0f01-\u0f0a{_TIBETAN}\s]*+")
 
 
@@ -118,7 +122,8 @@ def split_sentences(
 
 @dataclasses.dataclass(frozen=True)
 class Unquoted:
-    """A sentence without the mark that begins or ends a quotation of several, with its blank."""
+    """A sentence without the mark that begins or ends a quotation of several, its blank, and the
+    dash, number or brackets on its other side."""
 
     text: str
     opening: str = ""
@@ -136,7 +141,8 @@ def unquoted_at(places: Iterable[tuple[int, int]], sentences: Sequence[str]) -> 
     plain = [Unquoted(sentence) for sentence in sentences]
     for first, last in places:
         begin, end = sentences[first], sentences[last]
-        opened, closed = begin[1:].lstrip(), end[:-1].rstrip()
+        opened = begin[_end_of(_HEAD, begin, 0) + 1 :].lstrip()
+        closed = end.rstrip(_BRACKETS_AFTER)[:-1].rstrip()
         plain[first] = Unquoted(opened, opening=begin[: len(begin) - len(opened)])
         plain[last] = Unquoted(closed, closing=end[len(closed) :])
     return plain
@@ -158,15 +164,17 @@ def quotations(sentences: Sequence[str]) -> list[tuple[int, int]]:
 def _end_of_quotation(sentences: Sequence[str], first: int) -> int | None:
     """Where a quotation ends that begins with the sentence `first` and ends with a later one, all
     others being without its marks; None if there is none."""
-    opening = sentences[first][0]
+    begin = sentences[first]
+    head = _end_of(_HEAD, begin, 0)
+    opening, said = begin[head : head + 1], begin[head + 1 :]
     closing = _ENDS_OF.get(opening)
-    if closing is None or len(sentences[first]) == 1:
+    if closing is None or not said or any(mark in said for mark in opening + closing):
         return None
-    if any(mark in sentences[first][1:] for mark in opening + closing):
+    if opening == "»" and said[0].isspace():  # a sign between links: "Home » News"
         return None
     for last in range(first + 1, len(sentences)):
-        inner = sentences[last]
-        if not any(mark in inner for mark in opening + closing):
+        inner = sentences[last].rstrip(_BRACKETS_AFTER)
+        if not any(mark in sentences[last] for mark in opening + closing):
             continue
         is_end = inner[-1] in closing and not any(mark in inner[:-1] for mark in opening + closing)
         return last if is_end and len(inner) > 1 else None
@@ -235,12 +243,14 @@ class _WovenQuotations:
         opening, after = self._span
         if opening >= end:
             return False
-        return opening > max(start, self._first) or not self._ends_sentence(after)
+        begin = _end_of(_HEAD, self._text, max(start, self._first))
+        return opening > begin or not self._ends_sentence(after)
 
     def _ends_sentence(self, after: int) -> bool:
         """Whether the quotation that ends before `after` ends a sentence, too."""
-        mark = self._text[: after - 1][-2:].rstrip()[-1:]
-        following = _after_blanks(self._text, after)
+        mark = self._text[max(0, after - 3) : after - 1].rstrip()[-1:]
+        after = _end_of(_TAIL, self._text, after)
+        following = _end_of(_BLANKS, self._text, after)
         if following == len(self._text) or self._text[following] in _LINE_END_CHARACTERS:
             return True
         if following == after:
@@ -266,7 +276,7 @@ def _wide_cut(text: str, start: int, match: re.Match[str], language: str) -> tup
     end, begin = match.end("wide"), match.end()
     if text.startswith('"', end) and _in_quotation(text, start, end):
         end += 1
-        begin = _after_blanks(text, end)
+        begin = _end_of(_BLANKS, text, end)
     if end == len(text) or _within_words(text, start, match, end, language):
         return None
     is_closed = end > match.end("wide_run")
@@ -275,9 +285,10 @@ def _wide_cut(text: str, start: int, match: re.Match[str], language: str) -> tup
     return end, begin
 
 
-def _after_blanks(text: str, place: int) -> int:
-    blanks = _BLANKS.match(text, place)
-    return place if blanks is None else blanks.end()
+def _end_of(pattern: re.Pattern[str], text: str, place: int) -> int:
+    """Where a match ends that begins at a place of the text; the place if there is none."""
+    match = pattern.match(text, place)
+    return place if match is None else match.end()
 
 
 def _in_quotation(text: str, start: int, end: int) -> bool:

@@ -198,6 +198,24 @@ def test_a_short_quotation_within_a_sentence_is_not_cut(text, language, sentence
     assert list(split_sentences(text, language).texts) == sentences
 
 
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("– “He came. He saw.” She left.", ["– “He came.", "He saw.”", "She left."]),
+        ("(“He came. He saw.”) She left.", ["(“He came.", "He saw.”)", "She left."]),
+        ("(“He came. He saw.” She left.)", ["(“He came.", "He saw.”", "She left.)"]),
+        ("1. “He came. He saw.” She left.", ["1. “He came.", "He saw.”", "She left."]),
+        ("Yes. [2.1] “Who? Me?” Yes.", ["Yes.", "[2.1] “Who?", "Me?”", "Yes."]),
+        ("– “Who? Me?” he said. No.", ["– “Who? Me?” he said.", "No."]),
+        ("(“Who? Me?”) he said. No.", ["(“Who? Me?”) he said.", "No."]),
+        ("(“Who? Me?”), he said. No.", ["(“Who? Me?”), he said.", "No."]),
+        ("Paul: 1 – “Who? Me?” No.", ["Paul: 1 – “Who? Me?”", "No."]),
+    ],
+)
+def test_a_sign_before_a_quotation_of_whole_sentences_weaves_it_into_none(text, sentences):
+    assert list(split_sentences(text, "en").texts) == sentences
+
+
 def test_a_long_quotation_within_a_sentence_is_cut_at_its_sentences():
     said = " ".join(["Stop it now, please."] * 5)
     assert len(split_sentences(f"He said: “{said}” She left.", "en").texts) == 6
@@ -243,7 +261,14 @@ def test_angle_marks_of_either_direction_hold_a_short_quotation(text, language):
         (["« A.", "B. »"], ["« |A.|", "|B.| »"]),
         (['"A.', 'B."', '"C."'], ['"|A.|', '|B.|"', '|"C."|']),
         (["„A.", "B.“"], ["„|A.|", "|B.|“"]),
+        (["– “A.", "B.”", "C."], ["– “|A.|", "|B.|”", "|C.|"]),
+        (["(“A.", "B.”)"], ["(“|A.|", "|B.|”)"]),
+        (["1. « A.", "B. »"], ["1. « |A.|", "|B.| »"]),
+        (["»A.", "B.«"], ["»|A.|", "|B.|«"]),
         # No quotation of whole sentences, or half of one.
+        (["» A.", "B. «"], ["|» A.|", "|B. «|"]),
+        (["(“A.", "”)"], ["|(“A.|", "|”)|"]),
+        (["1.", "B.”"], ["|1.|", "|B.”|"]),
         (["“A.", "B.” he said."], ["|“A.|", "|B.” he said.|"]),
         (["“A.", "“B.", "C.”"], ["|“A.|", "“|B.|", "|C.|”"]),
         (["“A.", "B."], ["|“A.|", "|B.|"]),
@@ -286,6 +311,7 @@ def test_a_related_or_longer_code_has_its_languages_list():
         ".»  ",
         ". «",
         "“A. b.” x ",
+        "((-1. “A. b.”) x ",
         "“",
     ],
 )
