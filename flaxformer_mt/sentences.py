@@ -164,21 +164,28 @@ def quotations(sentences: Sequence[str]) -> list[tuple[int, int]]:
 def _end_of_quotation(sentences: Sequence[str], first: int) -> int | None:
     """Where a quotation ends that begins with the sentence `first` and ends with a later one, all
     others being without its marks; None if there is none."""
-    begin = sentences[first]
-    head = _end_of(_HEAD, begin, 0)
-    opening, said = begin[head : head + 1], begin[head + 1 :]
-    closing = _ENDS_OF.get(opening)
-    if closing is None or not said or any(mark in said for mark in opening + closing):
+    opening = _open_mark(sentences[first])
+    if not opening:
         return None
-    if opening == "»" and said[0].isspace():  # a sign between links: "Home » News"
-        return None
+    closing = _ENDS_OF[opening]
+    marks = {opening, *closing}
     for last in range(first + 1, len(sentences)):
         inner = sentences[last].rstrip(_BRACKETS_AFTER)
-        if not any(mark in sentences[last] for mark in opening + closing):
-            continue
-        is_end = inner[-1] in closing and not any(mark in inner[:-1] for mark in opening + closing)
-        return last if is_end and len(inner) > 1 else None
+        if not marks.isdisjoint(inner):
+            is_end = inner[-1] in closing and marks.isdisjoint(inner[:-1])
+            return last if is_end and len(inner) > 1 else None
     return None
+
+
+def _open_mark(sentence: str) -> str:
+    """The mark of a quotation that begins with a sentence and doesn't end in it, or nothing."""
+    head = _end_of(_HEAD, sentence, 0)
+    opening, said = sentence[head : head + 1], sentence[head + 1 :]
+    marks = {opening, *_ENDS_OF.get(opening, "")}
+    if opening not in _ENDS_OF or not said or not marks.isdisjoint(said):
+        return ""
+    is_sign = opening == "»" and said[0].isspace()  # between links: "Home » News"
+    return "" if is_sign else opening
 
 
 def sentence_ends(text: str, language: str, *, any_case: bool = False) -> list[int]:
@@ -209,7 +216,7 @@ def _breaks(more: str) -> re.Pattern[str]:
 
 def _cuts(text: str, language: str, at_marks: bool, any_case: bool) -> Iterator[tuple[int, int]]:
     """Where each sentence but the last ends, and where the next begins."""
-    start = 0
+    start = len(text) - len(text.lstrip())
     woven = _WovenQuotations(text, any_case)
     for match in _breaks(_MORE_MARKS.get(base_of(language), "")).finditer(text):
         cut: tuple[int, int] | None = None
@@ -229,7 +236,6 @@ class _WovenQuotations:
 
     def __init__(self, text: str, any_case: bool) -> None:
         self._text, self._any_case = text, any_case
-        self._first = len(text) - len(text.lstrip())
         self._spans = (match.span() for match in _QUOTATIONS.finditer(text))
         self._span = next(self._spans, (len(text), len(text)))
 
@@ -243,7 +249,7 @@ class _WovenQuotations:
         opening, after = self._span
         if opening >= end:
             return False
-        begin = _end_of(_HEAD, self._text, max(start, self._first))
+        begin = _end_of(_HEAD, self._text, start)
         return opening > begin or not self._ends_sentence(after)
 
     def _ends_sentence(self, after: int) -> bool:

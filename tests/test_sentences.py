@@ -284,6 +284,11 @@ def test_marks_of_a_quotation_of_whole_sentences_are_set_aside(sentences, expect
     assert shown == expected
 
 
+@pytest.mark.parametrize("blanks", [" ", "\t", "\n \xa0"])
+def test_blanks_before_a_number_change_nothing(blanks):
+    assert split_sentences(f"{blanks}1. We go.", "en").texts == ("1. We go.",)
+
+
 def test_lower_case_begins_a_sentence_if_asked_for():
     assert split_sentences("a dog . a cat . ", "en", any_case=True).texts == ("a dog .", "a cat .")
 
