@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import regex
 
@@ -48,14 +48,26 @@ _NUMBER = re.compile(r"\d{1,3}(?:\.\d{1,3})*+")
 _ENDS_OF = {"“": "”", "„": "“”", "«": "»", "»": "«", "「": "」", "『": "』", '"': '"'}
 
 
+_AFTER_WORDS = r"\s,.;:!?)\]"
+
+
 def _quotation(opening: str, closing: str) -> str:
     within = rf"[^{opening}{closing}{LINE_ENDS}]{{1,{_LONGEST_WOVEN}}}"
-    if opening == '"':  # also the sign of inches
-        return rf'(?<![^\s(\[])"(?=\S){within}(?<=\S)"(?!\w)'
+    match opening:
+        case '"':  # also the sign of inches
+            return rf'(?<![^\s(\[])"(?=\S){within}(?<=\S)"(?!\w)'
+        case "»":  # also the end of a longer «quotation», and of a French « one »
+            return rf"(?<![^\s(\[])»(?=[^{_AFTER_WORDS}]){within}(?<=\S)«(?!\w)"
+        case "«":  # also the end of a longer »quotation«
+            return rf"(?:(?<![^\s(\['’])«|«(?=\w)){within}»"
     return rf"{opening}{within}[{closing}]"
 
 
 _QUOTATIONS = re.compile("|".join(_quotation(*marks) for marks in _ENDS_OF.items()))
+# What may be before a quotation that begins its sentence: "– “No. Go.”", "(“No. Go.”)", "1. “No.".
+_HEAD = re.compile(rf"(?:[-–—•*(\[{{]|\d{{1,3}}(?:\.\d{{1,3}})*+[.):\]]|{_BLANK}){{0,10}}+")
+_BRACKETS_AFTER = ")]}"  # a quotation
+_TAIL = re.compile(rf"[{re.escape(_BRACKETS_AFTER)}]*+")
 _TIBETAN_HEAD = re.compile(rf"[\u0f01-\u0f0a{_TIBETAN}\s]*+")
 
 
@@ -110,7 +122,8 @@ def split_sentences(
 
 @dataclasses.dataclass(frozen=True)
 class Unquoted:
-    """A sentence without the mark that begins or ends a quotation of several, with its blank."""
+    """A sentence without the mark that begins or ends a quotation of several, its blank, and the
+    dash, number or brackets on its other side."""
 
     text: str
     opening: str = ""
@@ -120,37 +133,59 @@ class Unquoted:
 def unquoted(sentences: Sequence[str]) -> list[Unquoted]:
     """The sentences of a line; the marks of a quotation of several whole ones are set aside, since
     a model of single sentences has rarely read one with half of a pair."""
+    return unquoted_at(quotations(sentences), sentences)
+
+
+def unquoted_at(places: Iterable[tuple[int, int]], sentences: Sequence[str]) -> list[Unquoted]:
+    """The sentences of a line without the marks of the `quotations` at these places."""
     plain = [Unquoted(sentence) for sentence in sentences]
+    for first, last in places:
+        begin, end = sentences[first], sentences[last]
+        opened = begin[_end_of(_HEAD, begin, 0) + 1 :].lstrip()
+        closed = end.rstrip(_BRACKETS_AFTER)[:-1].rstrip()
+        plain[first] = Unquoted(opened, opening=begin[: len(begin) - len(opened)])
+        plain[last] = Unquoted(closed, closing=end[len(closed) :])
+    return plain
+
+
+def quotations(sentences: Sequence[str]) -> list[tuple[int, int]]:
+    """The places of the first and the last sentence of every quotation of several whole ones."""
+    places: list[tuple[int, int]] = []
     first = 0
     while first < len(sentences):
         last = _end_of_quotation(sentences, first)
-        if last is None:
-            first += 1
-            continue
-        begin, end = sentences[first], sentences[last]
-        opened, closed = begin[1:].lstrip(), end[:-1].rstrip()
-        plain[first] = Unquoted(opened, opening=begin[: len(begin) - len(opened)])
-        plain[last] = Unquoted(closed, closing=end[len(closed) :])
-        first = last + 1
-    return plain
+        if last is not None:
+            places.append((first, last))
+            first = last
+        first += 1
+    return places
 
 
 def _end_of_quotation(sentences: Sequence[str], first: int) -> int | None:
     """Where a quotation ends that begins with the sentence `first` and ends with a later one, all
     others being without its marks; None if there is none."""
-    opening = sentences[first][0]
-    closing = _ENDS_OF.get(opening)
-    if closing is None or len(sentences[first]) == 1:
+    opening = _open_mark(sentences[first])
+    if not opening:
         return None
-    if any(mark in sentences[first][1:] for mark in opening + closing):
-        return None
+    closing = _ENDS_OF[opening]
+    marks = {opening, *closing}
     for last in range(first + 1, len(sentences)):
-        inner = sentences[last]
-        if not any(mark in inner for mark in opening + closing):
-            continue
-        is_end = inner[-1] in closing and not any(mark in inner[:-1] for mark in opening + closing)
-        return last if is_end and len(inner) > 1 else None
+        inner = sentences[last].rstrip(_BRACKETS_AFTER)
+        if not marks.isdisjoint(inner):
+            is_end = inner[-1] in closing and marks.isdisjoint(inner[:-1])
+            return last if is_end and len(inner) > 1 else None
     return None
+
+
+def _open_mark(sentence: str) -> str:
+    """The mark of a quotation that begins with a sentence and doesn't end in it, or nothing."""
+    head = _end_of(_HEAD, sentence, 0)
+    opening, said = sentence[head : head + 1], sentence[head + 1 :]
+    marks = {opening, *_ENDS_OF.get(opening, "")}
+    if opening not in _ENDS_OF or not said or not marks.isdisjoint(said):
+        return ""
+    is_sign = opening == "»" and said[0].isspace()  # between links: "Home » News"
+    return "" if is_sign else opening
 
 
 def sentence_ends(text: str, language: str, *, any_case: bool = False) -> list[int]:
@@ -181,7 +216,7 @@ def _breaks(more: str) -> re.Pattern[str]:
 
 def _cuts(text: str, language: str, at_marks: bool, any_case: bool) -> Iterator[tuple[int, int]]:
     """Where each sentence but the last ends, and where the next begins."""
-    start = 0
+    start = len(text) - len(text.lstrip())
     woven = _WovenQuotations(text, any_case)
     for match in _breaks(_MORE_MARKS.get(base_of(language), "")).finditer(text):
         cut: tuple[int, int] | None = None
@@ -201,7 +236,6 @@ class _WovenQuotations:
 
     def __init__(self, text: str, any_case: bool) -> None:
         self._text, self._any_case = text, any_case
-        self._first = len(text) - len(text.lstrip())
         self._spans = (match.span() for match in _QUOTATIONS.finditer(text))
         self._span = next(self._spans, (len(text), len(text)))
 
@@ -215,12 +249,14 @@ class _WovenQuotations:
         opening, after = self._span
         if opening >= end:
             return False
-        return opening > max(start, self._first) or not self._ends_sentence(after)
+        begin = _end_of(_HEAD, self._text, start)
+        return opening > begin or not self._ends_sentence(after)
 
     def _ends_sentence(self, after: int) -> bool:
         """Whether the quotation that ends before `after` ends a sentence, too."""
-        mark = self._text[: after - 1][-2:].rstrip()[-1:]
-        following = _after_blanks(self._text, after)
+        mark = self._text[max(0, after - 3) : after - 1].rstrip()[-1:]
+        after = _end_of(_TAIL, self._text, after)
+        following = _end_of(_BLANKS, self._text, after)
         if following == len(self._text) or self._text[following] in _LINE_END_CHARACTERS:
             return True
         if following == after:
@@ -246,7 +282,7 @@ def _wide_cut(text: str, start: int, match: re.Match[str], language: str) -> tup
     end, begin = match.end("wide"), match.end()
     if text.startswith('"', end) and _in_quotation(text, start, end):
         end += 1
-        begin = _after_blanks(text, end)
+        begin = _end_of(_BLANKS, text, end)
     if end == len(text) or _within_words(text, start, match, end, language):
         return None
     is_closed = end > match.end("wide_run")
@@ -255,9 +291,10 @@ def _wide_cut(text: str, start: int, match: re.Match[str], language: str) -> tup
     return end, begin
 
 
-def _after_blanks(text: str, place: int) -> int:
-    blanks = _BLANKS.match(text, place)
-    return place if blanks is None else blanks.end()
+def _end_of(pattern: re.Pattern[str], text: str, place: int) -> int:
+    """Where a match ends that begins at a place of the text; the place if there is none."""
+    match = pattern.match(text, place)
+    return place if match is None else match.end()
 
 
 def _in_quotation(text: str, start: int, end: int) -> bool:

@@ -198,9 +198,60 @@ def test_a_short_quotation_within_a_sentence_is_not_cut(text, language, sentence
     assert list(split_sentences(text, language).texts) == sentences
 
 
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("– “He came. He saw.” She left.", ["– “He came.", "He saw.”", "She left."]),
+        ("(“He came. He saw.”) She left.", ["(“He came.", "He saw.”)", "She left."]),
+        ("(“He came. He saw.” She left.)", ["(“He came.", "He saw.”", "She left.)"]),
+        ("1. “He came. He saw.” She left.", ["1. “He came.", "He saw.”", "She left."]),
+        ("Yes. [2.1] “Who? Me?” Yes.", ["Yes.", "[2.1] “Who?", "Me?”", "Yes."]),
+        ("– “Who? Me?” he said. No.", ["– “Who? Me?” he said.", "No."]),
+        ("(“Who? Me?”) he said. No.", ["(“Who? Me?”) he said.", "No."]),
+        ("(“Who? Me?”), he said. No.", ["(“Who? Me?”), he said.", "No."]),
+        ("Paul: 1 – “Who? Me?” No.", ["Paul: 1 – “Who? Me?”", "No."]),
+    ],
+)
+def test_a_sign_before_a_quotation_of_whole_sentences_weaves_it_into_none(text, sentences):
+    assert list(split_sentences(text, "en").texts) == sentences
+
+
 def test_a_long_quotation_within_a_sentence_is_cut_at_its_sentences():
     said = " ".join(["Stop it now, please."] * 5)
     assert len(split_sentences(f"He said: “{said}” She left.", "en").texts) == 6
+
+
+RUSSIAN, FRENCH, GERMAN = "слово " * 25, "un mot " * 20, "ein Wort " * 15
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "count"),
+    [
+        (f"«{RUSSIAN}конец.» Он ушёл. Она пришла. Мы остались. «Да, конечно.»", "ru", 5),
+        (f"Он сказал «{RUSSIAN}конец». Он ушёл. Она пришла. «Да, конечно.»", "ru", 4),
+        ("Главная » Новости. Он ушёл. Она пришла « Далее.", "ru", 3),
+        (f"« {FRENCH}fin. » Il part. Elle reste. Nous aussi. « Oui. »", "fr", 5),
+        (f"« {FRENCH}fin », dit-il. Il part. Elle reste. « Oui. »", "fr", 4),
+        (f"»{GERMAN}Ende.« Er ging. Sie kam. Wir blieben. »Ja, gut.«", "de", 5),
+        (f"Er rief »{GERMAN}Ende«, laut. Er ging. Sie kam. »Ja.«", "de", 4),
+    ],
+)
+def test_the_end_of_a_long_quotation_begins_no_short_one(text, language, count):
+    assert len(split_sentences(text, language).texts) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Han sagde: »Stop. Gå hjem.« Hun gik.", "da"),
+        ("Er rief (»Halt. Geh.«) laut. Sie ging.", "de"),
+        ("Er rief »Halt. Geh.« und ging. Sie blieb.", "de"),
+        ("Il parle d'« Un. Deux. » ici. Elle part.", "fr"),
+        ("قال«اذهب. تعال.» ثم ذهب.", "ar"),
+    ],
+)
+def test_angle_marks_of_either_direction_hold_a_short_quotation(text, language):
+    assert len(split_sentences(text, language).texts) == 2
 
 
 @pytest.mark.parametrize(
@@ -210,7 +261,14 @@ def test_a_long_quotation_within_a_sentence_is_cut_at_its_sentences():
         (["« A.", "B. »"], ["« |A.|", "|B.| »"]),
         (['"A.', 'B."', '"C."'], ['"|A.|', '|B.|"', '|"C."|']),
         (["„A.", "B.“"], ["„|A.|", "|B.|“"]),
+        (["– “A.", "B.”", "C."], ["– “|A.|", "|B.|”", "|C.|"]),
+        (["(“A.", "B.”)"], ["(“|A.|", "|B.|”)"]),
+        (["1. « A.", "B. »"], ["1. « |A.|", "|B.| »"]),
+        (["»A.", "B.«"], ["»|A.|", "|B.|«"]),
         # No quotation of whole sentences, or half of one.
+        (["» A.", "B. «"], ["|» A.|", "|B. «|"]),
+        (["(“A.", "”)"], ["|(“A.|", "|”)|"]),
+        (["1.", "B.”"], ["|1.|", "|B.”|"]),
         (["“A.", "B.” he said."], ["|“A.|", "|B.” he said.|"]),
         (["“A.", "“B.", "C.”"], ["|“A.|", "“|B.|", "|C.|”"]),
         (["“A.", "B."], ["|“A.|", "|B.|"]),
@@ -224,6 +282,11 @@ def test_marks_of_a_quotation_of_whole_sentences_are_set_aside(sentences, expect
     plain = unquoted(sentences)
     shown = [f"{sentence.opening}|{sentence.text}|{sentence.closing}" for sentence in plain]
     assert shown == expected
+
+
+@pytest.mark.parametrize("blanks", [" ", "\t", "\n \xa0"])
+def test_blanks_before_a_number_change_nothing(blanks):
+    assert split_sentences(f"{blanks}1. We go.", "en").texts == ("1. We go.",)
 
 
 def test_lower_case_begins_a_sentence_if_asked_for():
@@ -253,6 +316,7 @@ def test_a_related_or_longer_code_has_its_languages_list():
         ".»  ",
         ". «",
         "“A. b.” x ",
+        "((-1. “A. b.”) x ",
         "“",
     ],
 )

@@ -154,7 +154,8 @@ def _lines_of(translator: Translator) -> str:
 - {run}
 - Here, the model gets each line as a whole and may leave out sentences: give it one sentence
   per line. `fm.split_sentences(text, {language!r}).texts` of flaxformer-mt splits text as the run
-  does.
+  does, but leaves the marks of a quotation of several sentences in the first and the last of them,
+  which the run puts around their translations.
 """
 
 

@@ -46,54 +46,78 @@ def coded_sentences(
 
     A line of at most `together` sentences, which the model reads together, is one of them; where
     that is unknown (None), none is. Sentences longer than LONGEST are cut as for a model that takes
-    no more. If a sentence begins with one of `codes`, the code holds for later sentences too, until
-    another code; one that is a sentence by itself is left out of the text.
+    no more. If a line begins with one of `codes`, the code holds for later sentences too, until
+    another code; one that is a line by itself, or before a mark that is set aside, is left out of
+    the text.
     """
-    before, sentences = _split(text, language, at_marks, together or 1)
+    before, sentences = _split(text, language, at_marks, codes, together or 1)
     glue = [before]
     pieces: list[Piece] = []
     codes_before: list[str] = []
-    current = ""
-    for sentence, after in sentences:
-        match = _WORD.match(sentence.text)
-        code = match[0] if match and match[0] in codes else ""
-        current = code or current
-        if code == sentence.text:
+    current = gap = ""
+    for lead, sentence, after in sentences:
+        current = lead.rstrip() or current
+        if not sentence.text:
             glue[-1] += after
+            gap += after
+            pieces[-1:] = [dataclasses.replace(last, glue=_seam(gap)) for last in pieces[-1:]]
             continue
-        parts, around = _parts(sentence.text, language)
+        parts, around = _parts(lead, sentence.text, language)
+        first, *others = quoted(parts, sentence)
         glue[-1] += sentence.opening + around[0]
         glue += [*around[1:-1], around[-1] + sentence.closing + after]
-        *inner, last = quoted(parts, sentence)
-        seam = after if _LAYOUT.search(after) else " "
-        pieces += [*inner, dataclasses.replace(last, glue=seam)]
-        codes_before += ["" if code else current, *[current] * len(inner)]
+        # The code is left in its sentence, unless a mark is between them.
+        is_within = lead != "" and first.opening == ""
+        first = dataclasses.replace(first, text=lead + first.text) if is_within else first
+        *inner, last = first, *others
+        gap = after
+        pieces += [*inner, dataclasses.replace(last, glue=_seam(gap))]
+        codes_before += ["" if is_within else current, *[current] * len(inner)]
     return CodedSentences(
         tuple(piece.text for piece in pieces), tuple(glue), tuple(codes_before), tuple(pieces)
     )
 
 
+def _seam(gap: str) -> str:
+    """What goes between the translations of two sentences with `gap` between them."""
+    return gap if _LAYOUT.search(gap) else " "
+
+
 def _split(
-    text: str, language: str, at_marks: bool, together: int
-) -> tuple[str, list[tuple[Unquoted, str]]]:
-    """What is before a text, and its lines with what is after each: those of more than `together`
-    sentences as these, if `at_marks`."""
+    text: str, language: str, at_marks: bool, codes: Collection[str], together: int
+) -> tuple[str, list[tuple[str, Unquoted, str]]]:
+    """What is before a text; and its lines, each between its code and what is after it: those of
+    more than `together` sentences as these, if `at_marks`."""
     lines = split_sentences(text, language, at_marks=False)
-    parts: list[tuple[Unquoted, str]] = []
+    parts: list[tuple[str, Unquoted, str]] = []
     for line, after in zip(lines.texts, lines.glue[1:], strict=True):
-        sentences = split_sentences(line, language, at_marks=at_marks)
+        # As `translate` does: a code is no part of the first sentence, or of its quotation.
+        lead = _lead(line, codes)
+        uncoded = line.removeprefix(lead)
+        sentences = split_sentences(uncoded, language, at_marks=at_marks)
         if len(sentences.texts) <= together:
-            parts.append((Unquoted(line), after))
-        else:
-            parts += zip(unquoted(sentences.texts), [*sentences.glue[1:-1], after], strict=True)
+            parts.append((lead, Unquoted(uncoded), after))
+            continue
+        leads = [lead, *[""] * (len(sentences.texts) - 1)]
+        afters = [*sentences.glue[1:-1], after]
+        parts += zip(leads, unquoted(sentences.texts), afters, strict=True)
     return lines.glue[0], parts
 
 
-def _parts(sentence: str, language: str) -> tuple[list[Piece], list[str]]:
-    """The parts of a sentence, and the text before, between and after them."""
+def _lead(line: str, codes: Collection[str]) -> str:
+    """The code that a line begins with, and the blanks after it."""
+    match = _WORD.match(line)
+    if match is None or match[0] not in codes:
+        return ""
+    return line[: len(line) - len(line[match.end() :].lstrip())]
+
+
+def _parts(lead: str, sentence: str, language: str) -> tuple[list[Piece], list[str]]:
+    """The parts of a sentence, each read after `lead`, and the text before, between and after
+    them."""
     around: list[str] = []
     end = 0
-    pieces = split_to_fit(sentence, lambda text: len(text) <= LONGEST, language)
+    pieces = split_to_fit(sentence, lambda text: len(lead + text) <= LONGEST, language)
     for piece in pieces:
         start = sentence.index(piece.text, end)
         around.append(sentence[end:start])

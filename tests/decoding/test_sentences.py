@@ -96,6 +96,18 @@ def test_a_quotation_is_scored_and_aligned_as_it_is_translated(single):
     assert list(alignment.tgt_words) == translation.text.split()
 
 
+@pytest.mark.parametrize(
+    ("source", "marks"),
+    [(THREE, "“|.”"), (f"{SENTENCES[0]} “{SENTENCES[1]} {SENTENCES[2]}”", "“|.”"), (QUOTED, "|.")],
+)
+def test_marks_that_only_a_translation_has_are_scored(single, source, marks):
+    opening, closing = marks.split("|")
+    parts = single.score([(source, "“Ein Hund. Katze.” Wer?")])[0].tokens
+    encode = single.vocabularies.tgt.encode
+    first, second, third = encode([f"{opening}Ein Hund.", f"Katze{closing}", "Wer?"])
+    assert list(parts) == [*first, EOS, *second, EOS, *third, EOS]
+
+
 def test_brackets_of_chinese_become_marks(translator):
     line = reading(translator, 1).translate("「A dog runs . The cat sleeps .」")
     assert line.text.startswith("“") and line.text.endswith("”")

@@ -70,6 +70,7 @@ def test_a_readme_says_what_becomes_of_a_line_of_several_sentences(tmp_path, tog
     assert ("`translate --no-split`" in text) == (together is not None)
     assert "the model gets each line as a whole" in text
     assert "`fm.split_sentences(text, 'fr').texts`" in text
+    assert "leaves the marks of a quotation of several sentences in" in text
 
 
 def test_the_folder_one_is_in(tmp_path, monkeypatch):

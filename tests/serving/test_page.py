@@ -170,6 +170,18 @@ def test_alternatives_take_the_place_of_the_translation(page):
     assert page.evaluate("target.textContent") == "ONE. FIRST\nTWO. SECOND 1"
 
 
+@pytest.mark.parametrize(
+    ("text", "translation"),
+    [
+        ('"One two. Three."', '"TWO. ONE THREE."'),
+        ("“One two. Three.” Four.", "“TWO. ONE THREE.” FOUR."),
+    ],
+)
+def test_a_quotation_has_its_marks(page, text, translation):
+    translate(page, text, translation)
+    assert page.evaluate("mirror.textContent") == text
+
+
 def test_terms_and_forbidden_phrases(page):
     translate(page, "one dog", "DOG ONE")
     page.click("#wishes summary")

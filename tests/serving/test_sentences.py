@@ -119,6 +119,13 @@ def test_a_line_that_is_too_long_is_cut_at_every_sentence_end():
         (">>fra<<\nOne. Two.", [">>fra<< One.", ">>fra<< Two."]),
         (">>fra<< One.\n>>deu<< Two. Three", [">>fra<< One.", ">>deu<< Two.", ">>deu<< Three"]),
         ("One.\n>>deu<< Two.", ["One.", ">>deu<< Two."]),
+        # As in `translate`, a code is no part of a quotation, and comes before a number.
+        (
+            ">>fra<< “One. Two.” Three.\nFour.",
+            [">>fra<< One.", ">>fra<< Two.", ">>fra<< Three.", ">>fra<< Four."],
+        ),
+        (">>fra<< One.\n>>deu<<“Two. Three.”", [">>fra<< One.", ">>deu<< Two.", ">>deu<< Three."]),
+        (">>deu<< 1. We go.", [">>deu<< 1. We go."]),
         # Quotes in several languages, and no code of this model.
         (">>tout va bien<< One. Two.", [">>tout va bien<< One.", "Two."]),
         (">>xho<< One. Two.", [">>xho<< One.", "Two."]),
@@ -137,7 +144,29 @@ def test_every_sentence_of_a_coded_text_has_its_code(code, text):
         assert sentence.startswith(code) != (before == code)
 
 
+@pytest.mark.parametrize(
+    ("text", "translated"),
+    [
+        ("Hello.\n>>fra<<\n\nBye.", "A\n\n\nB"),
+        ("Hello.\n\n>>fra<<\nBye.\n>>deu<<\n", "A\n\n\nB\n\n"),
+        (">>fra<<\n“Hello. Bye.”\n>>deu<<", "\n“A B”\n"),
+        (">>fra<< “Hello. Bye.” Then.", "“A B” C"),
+        (">>fra<<\n", "\n"),
+    ],
+)
+def test_layout_around_a_code_stays(text, translated):
+    cut = coded_sentences(text, "en", codes=CODES)
+    assert cut.translated("ABC"[: len(cut.texts)], blanks=True) == translated
+
+
+def test_a_long_line_is_cut_behind_its_code():
+    cut = coded_sentences(f">>fra<< 1. We “go. {'We stay. ' * 120}I go.”", "en", codes=CODES)
+    assert cut.texts[0] == ">>fra<< 1. We “go." and cut.codes[:2] == ("", ">>fra<<")
+
+
 def test_a_tag_holds_for_all_that_follows_too():
     cut = coded_sentences("<2de> One. Two.\n<2fr> Three.", "en", codes={"<2de>", "<2fr>"})
     assert cut.texts == ("<2de> One.", "Two.", "<2fr> Three.")
     assert cut.codes == ("", "<2de>", "")
+    cut = coded_sentences("<2de> “One. Two.”", "en", codes={"<2de>"})
+    assert (cut.texts, cut.codes) == (("One.", "Two."), ("<2de>", "<2de>"))

@@ -10,7 +10,14 @@ import regex
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, Vocabulary
 from flaxformer_mt.decoding.errors import DecodingError, OverlongError, TargetError
-from flaxformer_mt.sentences import Unquoted, sentence_ends, split_sentences, unquoted
+from flaxformer_mt.sentences import (
+    Unquoted,
+    quotations,
+    sentence_ends,
+    split_sentences,
+    unquoted,
+    unquoted_at,
+)
 
 Overlong = Literal["split", "refuse"]
 Target = str | Sequence[int]
@@ -221,11 +228,19 @@ class _PairCutter:
         lead, pieces, sources = source_pieces(
             source, src, self.max_length, self.language, tags=self.tags, by_sentence=True
         )
-        translations = [sentence.text for sentence in unquoted(texts)]
-        targets = encode(self.vocabularies.tgt, translations)
+        # Marks that only the translation has are its words, and scored.
+        openings = [place for place, piece in enumerate(pieces) if piece.opening]
+        closings = [place for place, piece in enumerate(pieces) if piece.closing]
+        in_both = {*quotations(texts)}.intersection(zip(openings, closings, strict=True))
+        translations = unquoted_at(in_both, texts)
+        targets = encode(self.vocabularies.tgt, [sentence.text for sentence in translations])
         return [
-            _part(piece, src_ids, text, tgt_ids, lead)
-            for piece, src_ids, text, tgt_ids in zip(
+            dataclasses.replace(
+                _part(piece, src_ids, sentence.text, tgt_ids, lead),
+                opening=sentence.opening,
+                closing=sentence.closing,
+            )
+            for piece, src_ids, sentence, tgt_ids in zip(
                 pieces, sources, translations, targets, strict=True
             )
         ]

@@ -36,6 +36,7 @@ export function show(text, answer) {
     write(sentence);
   });
   mirror.append(between === null ? "" : between.at(-1));
+  target.append(joints === null ? "" : joints.at(-1)); // with a quotation's closing mark
   makeReachable();
   light(null);
 }
