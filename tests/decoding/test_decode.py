@@ -274,9 +274,19 @@ def test_finished_sentences_leave_and_the_cache_grows(monkeypatch, large):
     monkeypatch.setattr(programs, "reshaped", watched)
     undisturbed = decode(sources)
     assert not shapes
+    finished = []
+    search = schedules.LargeModelSchedule.search
+
+    def recorded(self, *arguments, **settings):
+        for numbers, hypotheses in search(self, *arguments, **settings):
+            finished.extend(numbers[numbers >= 0].tolist())
+            yield numbers, hypotheses
+
+    monkeypatch.setattr(schedules.LargeModelSchedule, "search", recorded)
     monkeypatch.setattr(sizes, "SHORTEST_ROOM", 4)
     monkeypatch.setattr(sizes, "CPU_SHRINKS", (4, 1))
     assert_same(decode(sources), undisturbed)
+    assert sorted(finished) == list(range(16))  # each once
     assert {rows for rows, _ in shapes} >= {16, 4} and max(room for _, room in shapes) == 24
 
 

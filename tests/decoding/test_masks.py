@@ -9,7 +9,7 @@ import pytest
 from flaxformer_mt.data import shortlist, vocabulary
 from flaxformer_mt.data.shortlist import Shortlist
 from flaxformer_mt.decoding.errors import DecodingError, LineError
-from flaxformer_mt.decoding.masks.base import MaskArrays
+from flaxformer_mt.decoding.masks.base import Allowed, MaskArrays
 from flaxformer_mt.decoding.run import shortlists
 from flaxformer_mt.decoding.run.arrays import BatchFiller, ConstraintSizes
 from flaxformer_mt.decoding.search.settings import Rules
@@ -132,3 +132,10 @@ def test_of_a_damaged_model_the_model_is_named_and_not_the_mask(numbering):
     mask = NoDigits.of(numbering.vocabularies.tgt)
     with pytest.raises(DecodingError, match="not finite"):
         damaged.translate(LINES, masks=[mask])
+
+
+def test_bans_without_the_columns_that_pad_a_tpus_logits_hold_for_the_first():
+    free = np.array([True, True, True, True, False, False])
+    banned = jax.numpy.array([[[True, False, False, False]]])
+    allowed = Allowed(jax.numpy.array([-1]), free, None).without(banned)
+    assert allowed.flags(beams=1)[0, 0].tolist() == [False, True, True, True, False, False]
