@@ -61,7 +61,7 @@ def test_a_dry_run_measures_and_makes_no_run(dry_run):
         r"^memory of a device +state and batch \d+ MiB, temporary \d+ MiB",
         r"^one step +[\d,]+ ms \(best of 3\)$",
         r"^mfu +\d+\.\d% of ",
-        r"^20 steps +\d+:\d\d:\d\d if all have this shape",
+        r"^20 steps +an estimate: \d+:\d\d:\d\d if all have this shape",
     ):
         output = dry_run.done.output
         assert re.search(pattern, output, re.MULTILINE), (pattern, output)
