@@ -104,17 +104,17 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 def _list(experiments: Sequence[Experiment], results: Path) -> None:
     """Prints all rows, and the hours that those still to do take here."""
-    from flaxformer_mt.reproduction.pace import measured_pace
+    from flaxformer_mt.reproduction.rate import measured_rate
     from flaxformer_mt.reproduction.run_rows import first_left, listing
     from flaxformer_mt.training.try_step import TrialError
 
-    pace = None
+    rate = None
     if left := first_left(experiments, results):
         try:
-            pace = measured_pace(left.config, left.row.name)
+            rate = measured_rate(left.config, left.row.name)
         except TrialError as error:
             say(f"{left.row.name}: its hours here can't be estimated: {error}")
-    print(listing(experiments, results, pace=pace))
+    print(listing(experiments, results, rate=rate))
 
 
 def _run(options: Namespace, experiments: Sequence[Experiment]) -> int:

@@ -21,7 +21,7 @@ _SECONDS = 1.0  # of steps that are timed
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Pace:
+class TrainingRate:
     """The FLOP/s that training steps reach on this machine's devices together."""
 
     flops: float
@@ -34,7 +34,7 @@ class Pace:
         return planned_flops(config) / filled / self.flops
 
 
-def measured_pace(config: ExperimentConfig, row: str = "") -> Pace:
+def measured_rate(config: ExperimentConfig, row: str = "") -> TrainingRate:
     """Compiles a training step of a row's config and times it for about a second.
 
     The model has one layer in each stack, which reach the same FLOP/s as all and compile sooner.
@@ -63,7 +63,7 @@ def measured_pace(config: ExperimentConfig, row: str = "") -> Pace:
         src_keys=length,
         tgt_keys=length,
     )
-    return Pace(
+    return TrainingRate(
         flops=flops / trial.mean_seconds * jax.process_count(),
         spent=time.perf_counter() - begin,
         row=row,

@@ -31,8 +31,8 @@ from flaxformer_mt.parsing.linearization import rebuild
 from flaxformer_mt.parsing.trees import Tree, TreeError, read
 from flaxformer_mt.reproduction.experiment import Experiment
 from flaxformer_mt.reproduction.measuring import ScoredSet, TrainingLog, write_measurement
-from flaxformer_mt.reproduction.pace import Pace
 from flaxformer_mt.reproduction.planned import planned_flops, planned_parameters
+from flaxformer_mt.reproduction.rate import TrainingRate
 from flaxformer_mt.reproduction.records import (
     FULL,
     REDUCED,
@@ -165,8 +165,10 @@ def first_left(experiments: Iterable[Experiment], results: Path) -> Experiment |
     )
 
 
-def listing(experiments: Iterable[Experiment], results: Path, *, pace: Pace | None = None) -> str:
-    """A table of experiments, their state and their likely cost, with a `pace` also in hours on
+def listing(
+    experiments: Iterable[Experiment], results: Path, *, rate: TrainingRate | None = None
+) -> str:
+    """A table of experiments, their state and their likely cost, with a `rate` also in hours on
     this machine. Raises ResultError."""
     rows: list[Sequence[str]] = []
     notes: list[str] = []
@@ -174,7 +176,7 @@ def listing(experiments: Iterable[Experiment], results: Path, *, pace: Pace | No
     for experiment in experiments:
         recorded = experiment_state(experiment, results)
         flops = planned_flops(experiment.config)
-        seconds = None if pace is None else pace.seconds(experiment.config)
+        seconds = None if rate is None else rate.seconds(experiment.config)
         total += flops
         if recorded.state != "done":
             remaining += flops
@@ -185,12 +187,12 @@ def listing(experiments: Iterable[Experiment], results: Path, *, pace: Pace | No
 
     header = ["row", "config", "seed", "state", "steps", "pairs", "averaged", "M params", "FLOPs"]
     costs = [f"all: {total:.1e} FLOPs, {remaining:.1e} still to do (by formula, without padding)"]
-    if pace is not None:
+    if rate is not None:
         header.append("hours here")
         costs.append(
             f"an estimate for this machine: {_hours(seconds_left)} hours still to do, at "
-            f"{pace.flops / 1e9:,.0f} GFLOP/s (a few steps of {pace.row}, measured now in "
-            f"{pace.spent:.0f} s); validation, averaging and scoring not included"
+            f"{rate.flops / 1e9:,.0f} GFLOP/s (a few steps of {rate.row}, measured now in "
+            f"{rate.spent:.0f} s); validation, averaging and scoring not included"
         )
     return "\n".join([aligned(header, rows, left={0, 1, 3}), *costs, *notes])
 

@@ -13,6 +13,7 @@ import pytest
 from flaxformer_mt.grammar.text import pairs
 from flaxformer_mt.reproduction.pictures import base_run
 from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.training.try_step import TrialError
 from tests.cli.conftest import Done, run_captured
 from tests.data.prepare.corpora import write
 from tests.system.conftest import SMALL
@@ -194,6 +195,16 @@ def test_a_dry_run_estimates_the_hours_on_this_machine(run):
     small = ("--config.model.d_model=32", "--config.data.vocabulary.size=300")
     done = run("reproduce", "table3", "--only", "base", "--dry-run", *small, status=0)
     assert re.search(r"an estimate for this machine: [\d.,]+ hours still to do, at ", done.output)
+
+
+def test_rows_are_listed_even_where_no_step_can_be_timed(run, monkeypatch):
+    def too_large(config, row):
+        raise TrialError("out of memory")
+
+    monkeypatch.setattr("flaxformer_mt.reproduction.rate.measured_rate", too_large)
+    done = run("reproduce", "table3", "--only", "base", "--dry-run", status=0)
+    assert "not run" in done.output and "hours here" not in done.output
+    assert "base: its hours here can't be estimated: out of memory" in done.errors
 
 
 def test_a_dry_run_of_figures_says_which_run_is_missing(run, tmp_path):
