@@ -83,11 +83,11 @@ class Job(Generic[Counts]):
         if self.share is None:
             return
         if self.output.path is None:
-            raise ShareError(f"{self.share.argument} needs an output file")
+            raise ShareError(self.share.argument, "needs an output file")
         name = readable_once(self.input)
         if name is not None:
             raise ShareError(
-                f"{self.share.argument} reads the input twice: name a file instead of {name}"
+                self.share.argument, f"reads the input twice: name a file instead of {name}"
             )
 
     def run(self, say: Say) -> FileReport[Counts]:

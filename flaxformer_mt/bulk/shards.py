@@ -16,7 +16,12 @@ LARGEST_SHARDS = 100_000
 
 
 class ShareError(ConfigError):
-    """A share of an input that can't be written; the message begins with the argument's name."""
+    """A share of an input that can't be written: the argument of `translate_file` that asks for it,
+    and what is wrong with it."""
+
+    def __init__(self, argument: str, problem: str) -> None:
+        super().__init__(f"{argument} {problem}")
+        self.argument, self.problem = argument, problem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,8 +34,9 @@ class OneShard:
     def __post_init__(self) -> None:
         if not self.index < self.count <= LARGEST_SHARDS:
             raise ShareError(
-                f"shard {self.text}: must be I/N with I from 0 to N-1, such as 0/16, and at most "
-                f"{LARGEST_SHARDS:,} parts"
+                self.argument,
+                f"{self.text}: must be I/N with I from 0 to N-1, such as 0/16, and at most "
+                f"{LARGEST_SHARDS:,} parts",
             )
 
     @property

@@ -95,8 +95,7 @@ def run_or_join(
     except Stopped:
         return STOPPED
     except ShareError as error:
-        argument, _, problem = str(error).partition(" ")
-        parser.error(f"--{argument.replace('_', '-')} {problem}")
+        parser.error(f"--{error.argument.replace('_', '-')} {error.problem}")
     for line in report.describe():
         say(line)
     return 0
