@@ -13,7 +13,6 @@ from flaxformer_mt.abbreviations import Abbreviations, abbreviations, base_of
 
 # Ends of lines and paragraphs by Unicode (UAX 14).
 LINE_ENDS = r"\r\n\v\f\x1c-\x1e\x85\u2028\u2029"
-_LINE_END_CHARACTERS = "\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _BLANK = rf"[^\S{LINE_ENDS}]"
 _CLOSING = "\"'”’“‘»›«‹)\\]}」』）】》〉］"
 _OPENING = "\"'“‘„‚«‹»›(\\[{¿¡「『（"
@@ -38,6 +37,7 @@ _LONGEST_WOVEN = 100  # characters
 # Greek's question mark looks like a semicolon, and Armenian's full stop like a colon.
 _MORE_MARKS = {"el": ";", "hy": ":"}
 _BLANKS = re.compile(rf"{_BLANK}*+")
+_LINE_END = re.compile(rf"[{LINE_ENDS}]")
 # Georgian's letters count as lower case, but begin its sentences.
 _LOWER = regex.compile(r"[\p{Ll}--\p{Georgian}]", regex.V1)
 _ROMAN = re.compile(r"[IVXLCDM]{2,}\b")
@@ -46,12 +46,11 @@ _INITIALS = re.compile(r"(?:[^\W\d_]{1,3}\.-?)*+[^\W\d_]")
 _NUMBER = re.compile(r"\d{1,3}(?:\.\d{1,3})*+")
 # What ends a quotation that begins with a mark. An apostrophe looks like a single mark.
 _ENDS_OF = {"“": "”", "„": "“”", "«": "»", "»": "«", "「": "」", "『": "』", '"': '"'}
-
-
 _AFTER_WORDS = r"\s,.;:!?)\]"
 
 
 def _quotation(opening: str, closing: str) -> str:
+    """The pattern of a short quotation between these marks, of which one may be a sign itself."""
     within = rf"[^{opening}{closing}{LINE_ENDS}]{{1,{_LONGEST_WOVEN}}}"
     match opening:
         case '"':  # also the sign of inches
@@ -257,7 +256,7 @@ class _WovenQuotations:
         mark = self._text[max(0, after - 3) : after - 1].rstrip()[-1:]
         after = _end_of(_TAIL, self._text, after)
         following = _end_of(_BLANKS, self._text, after)
-        if following == len(self._text) or self._text[following] in _LINE_END_CHARACTERS:
+        if following == len(self._text) or _LINE_END.match(self._text, following):
             return True
         if following == after:
             return mark in _WIDE and self._text[after] not in _GOES_ON

@@ -60,15 +60,19 @@ def coded_sentences(
         if not sentence.text:
             glue[-1] += after
             gap += after
-            pieces[-1:] = [dataclasses.replace(last, glue=_seam(gap)) for last in pieces[-1:]]
+            if pieces:
+                pieces[-1] = dataclasses.replace(pieces[-1], glue=_seam(gap))
             continue
+
         parts, around = _parts(lead, sentence.text, language)
         first, *others = quoted(parts, sentence)
         glue[-1] += sentence.opening + around[0]
         glue += [*around[1:-1], around[-1] + sentence.closing + after]
         # The code is left in its sentence, unless a mark is between them.
         is_within = lead != "" and first.opening == ""
-        first = dataclasses.replace(first, text=lead + first.text) if is_within else first
+        if is_within:
+            first = dataclasses.replace(first, text=lead + first.text)
+
         *inner, last = first, *others
         gap = after
         pieces += [*inner, dataclasses.replace(last, glue=_seam(gap))]

@@ -6,7 +6,7 @@ import re
 
 import regex
 
-from flaxformer_mt.config.languages import is_written_without_blanks
+from flaxformer_mt.config.languages import UNSPACED_LETTER, is_written_without_blanks
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.config.sizes import TextSize, tokens_of_characters
 from flaxformer_mt.data.corpus import Drops, PairSource, open_split
@@ -22,9 +22,7 @@ _SAMPLE = 20_000  # pairs read of a corpus whose size is known
 _MOST_TYPES = 1_000_000  # different words that are told apart: some 100 MB
 # Scripts written without blanks between words. Text of them may stand on a side of another language
 # too: in a mixture of several, or where the language is assumed.
-_UNSPACED = regex.compile(
-    r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}]"
-)
+_UNSPACED = regex.compile(UNSPACED_LETTER)
 _FIRST_BYTES = re.compile(rb"[\xe0\xe1\xe3-\xe9\xf0]")  # of nearly all of them: found much faster
 _MUCH_UNSPACED = 0.25  # of the tokens: with more, words between blanks say nothing of the types
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 import regex
 
+from flaxformer_mt.config.languages import UNSPACED_LETTER
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, Vocabulary
 from flaxformer_mt.decoding.errors import DecodingError, OverlongError, TargetError
 from flaxformer_mt.sentences import (
@@ -30,9 +31,7 @@ _BOUNDARIES = (
 )
 _LATIN_MARKS = str.maketrans("「」『』", "“”‘’")
 # Two letters of scripts without blanks between words: a cut between them tells nothing of words.
-_WITHOUT_BLANKS = regex.compile(
-    r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}]{2}"
-)
+_WITHOUT_BLANKS = regex.compile(UNSPACED_LETTER + "{2}")
 
 
 @dataclasses.dataclass(frozen=True)
