@@ -15,9 +15,8 @@ FEWEST = 200  # validation pairs to choose by
 # Of these, evenly over the text: four times as many translations take seconds. By 500 pairs of
 # Multi30k a candidate seemed 0.3 BLEU better that lost 0.5 on the test set.
 MOST = 1000
-CERTAIN = (
-    0.95  # of the resampled texts on which a candidate must have a higher BLEU than the paper's
-)
+# Of the resampled texts, on which a candidate must have a higher BLEU than the paper's settings.
+CERTAIN = 0.95
 
 
 class CandidateScores(NamedTuple):
@@ -69,8 +68,8 @@ class LengthChoice:
 
     @property
     def best(self) -> LengthNorm:
-        """The candidate with the highest BLEU of those that aren't better than the paper's by
-        chance; the paper's if there is none."""
+        """Of the candidates that are better than the paper's settings, and not by chance, the one
+        with the highest BLEU; the paper's if there are none."""
         certain = [norm for norm in self.scores if self.scores[norm].better >= CERTAIN]
         return max(certain, key=lambda norm: self.scores[norm].bleu, default=PAPER)
 
@@ -80,13 +79,10 @@ class LengthChoice:
             f"{norm}: {scores.bleu:.2f} BLEU, {scores.chrf:.2f} chrF"
             for norm, scores in self.scores.items()
         )
-        is_paper = self.best == PAPER
-        verdict = (
-            "is kept: none is significantly better"
-            if is_paper
-            else "is significantly better, and best"
-        )
-        return f"on {self.pairs:,} validation pairs, {self.best} {verdict} ({listed})"
+        verdict = f"{self.best} is the best, significantly better than {PAPER}"
+        if self.best == PAPER:
+            verdict = f"{PAPER} is kept: nothing else is significantly better"
+        return f"on {self.pairs:,} validation pairs, {verdict} ({listed})"
 
     def save(self, run: RunDirectory) -> None:
         """Makes it the run's default. Raises RunDirectoryError."""

@@ -118,8 +118,8 @@ class Progress:
         if self.rollbacks >= most:
             raise DivergenceError(
                 f"step {step:,}: loss or gradient was not finite in {len(bad)} consecutive "
-                f"updates, and {most} restores did not help; the last checkpoint before "
-                f"it: {'none' if saved is None else f'--weights {saved}'}. Try a lower learning "
+                f"updates, and {most} restores did not help; the newest checkpoint: "
+                f"{'none' if saved is None else f'--weights {saved}'}. Try a lower learning "
                 "rate, a longer warm-up, or training.optimizer.clip_norm"
             )
         return dataclasses.replace(

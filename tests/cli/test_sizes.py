@@ -120,3 +120,12 @@ def test_the_average_that_a_finished_run_offers_can_be_made(tmp_path, steps, ave
     offered = [line for line in _next_commands(trained, "run", to_average) if " average " in line]
     commands = [line.partition("--workdir run")[2] for line in offered if "--workdir" in line]
     assert commands == average
+
+
+def test_shares_of_the_steps_are_of_the_steps_that_hold(run, arguments):
+    done = run("config", *arguments, "--config.training.steps=500", "--explain", "training")
+    assert "training.save_every = 12: 2.4% of the steps (paper: 1.5%)\n" in done.output
+    own = ("--config.training.validate_every=100",)
+    done = run("config", *arguments, *own, "--explain", "training")
+    assert "training.validate_every = 100: set by the config's file or an override\n" in done.output
+    assert "training.patience = 5: validations, together 50% of the steps\n" in done.output

@@ -51,14 +51,14 @@ def test_the_best_candidate_is_chosen():
     also_better = {LengthNorm("gnmt", 1.0): CandidateScores(20.9, 41.0, 1.0)}
     choice, asked = chosen(CHOSEN | also_better)
     assert choice.best == BEST and len(asked) == len(CANDIDATES)
-    assert f"{BEST} is significantly better, and best" in choice.describe()
+    assert f"{BEST} is the best, significantly better than {PAPER}" in choice.describe()
 
 
 def test_a_candidate_that_may_be_better_by_chance_does_not_replace_the_papers():
     by_chance = {norm: CandidateScores(20.3, 41.0, 0.94) for norm in CANDIDATES if norm != PAPER}
     choice, _ = chosen(by_chance)
     assert choice.best == PAPER == LengthNorm("gnmt", 0.6)
-    assert f"{PAPER} is kept: none is significantly better" in choice.describe()
+    assert f"{PAPER} is kept: nothing else is significantly better" in choice.describe()
 
 
 @pytest.mark.parametrize("count", [1, MOST, MOST + 1, 10 * MOST])

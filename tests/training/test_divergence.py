@@ -104,9 +104,7 @@ def test_going_back_twice_from_one_place_counts_twice(tmp_path):
 def test_the_error_names_the_checkpoint_before_it(tmp_path):
     settings = {**SETTINGS, "training.max_rollbacks": 1}
     run = Run(tmp_path, settings, train_pairs=poison(4, 5, 6, 7, 8, 9))
-    with pytest.raises(
-        DivergenceError, match="did not help; the last checkpoint before it: --weights 4"
-    ):
+    with pytest.raises(DivergenceError, match="did not help; the newest checkpoint: --weights 4"):
         run.start()
     assert run.steps() == [2, 4]
 
