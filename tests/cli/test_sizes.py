@@ -123,8 +123,8 @@ def test_the_average_that_a_finished_run_offers_can_be_made(tmp_path, steps, ave
 
 
 def test_shares_of_the_steps_are_of_the_steps_that_hold(run, arguments):
-    done = run("config", *arguments, "--config.training.steps=500", "--explain", "training")
-    assert "training.save_every = 12: 2.4% of the steps (paper: 1.5%)\n" in done.output
+    done = run("config", *arguments, "--config.training.steps=5000", "--explain", "training")
+    assert "training.save_every = 84: 1.7% of the steps (paper: 1.5%)\n" in done.output
     own = ("--config.training.validate_every=100",)
     done = run("config", *arguments, *own, "--explain", "training")
     assert "training.validate_every = 100: set by the config's file or an override\n" in done.output
