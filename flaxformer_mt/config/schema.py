@@ -161,6 +161,18 @@ class ModelConfig:
         "with",
         resume=True,
     )
+    activation_dtype: Literal["auto", "float32", "bfloat16"] = operational(
+        "auto",
+        "type of activations between one training kernel and the next, where dtype is bfloat16; "
+        "sums, statistics, softmax and loss stay float32. auto: bfloat16 on a GPU, whose step "
+        "waits for memory, else float32",
+    )
+    attention_kernel: Literal["auto", "einsum", "cudnn"] = operational(
+        "auto",
+        "attention in training: einsum, two matrix products; cudnn, one kernel of NVIDIA's "
+        "library, which needs activation_dtype bfloat16 and no dropout on attention. auto: cudnn "
+        "where it can be used, else einsum",
+    )
     scan_layers: bool = setting(
         False,
         "stack the layers' parameters and scan over them: compiles as fast as one layer",
@@ -169,6 +181,24 @@ class ModelConfig:
     remat: bool = operational(
         False, "recompute each layer in the backward pass: less memory, one third more compute"
     )
+
+    @property
+    def kept_dtype(self) -> str:
+        """The type of activations between kernels; float32 until a device has settled it."""
+        return "bfloat16" if self.activation_dtype == self.dtype == "bfloat16" else "float32"
+
+    @property
+    def stream_dtype(self) -> str:
+        """The type of what flows from sub-layer to sub-layer.
+
+        Pre-LN sums up all sub-layers' outputs, and nothing normalises the sum: it stays in float32.
+        """
+        return self.kept_dtype if self.norm == "post" else "float32"
+
+    @property
+    def for_search(self) -> "ModelConfig":
+        """The same model without the kernels chosen for training: any device may search with it."""
+        return dataclasses.replace(self, activation_dtype="auto", attention_kernel="auto")
 
 
 WEIGHT_FIELDS = tuple(

@@ -173,7 +173,7 @@ class Translator:
             )
         return cls(
             params,
-            Transformer(config.model, *sizes),
+            Transformer(config.model.for_search, *sizes),
             vocabularies,
             with_choice(run, config.decoding),
             name=chosen.name,

@@ -190,7 +190,8 @@ class Embedding(nn.Module):
     ) -> Hidden:
         embedded = self._lookup(SOURCE_TABLE[self.config.tie], tokens)
         x = self._sum(embedded, positions, self._positions("src", tokens.shape[1]))
-        return self.src_dropout(x, dropout_key=dropout_key)
+        x = self.src_dropout(x, dropout_key=dropout_key)
+        return x.astype(self.config.stream_dtype)
 
     def target(
         self,
@@ -203,7 +204,8 @@ class Embedding(nn.Module):
         """The decoder's input; every position is below `length`."""
         embedded = self._lookup(TARGET_TABLE[self.config.tie], tokens)
         x = self._sum(embedded, positions, self._positions("tgt", length))
-        return self.tgt_dropout(x, dropout_key=dropout_key)
+        x = self.tgt_dropout(x, dropout_key=dropout_key)
+        return x.astype(self.config.stream_dtype)
 
     def softmax(self) -> Float[Array, "tgt_vocab d_model"]:
         return self.tables[SOFTMAX_TABLE[self.config.tie]]

@@ -10,13 +10,13 @@ from jaxtyping import Array, Float, Int
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.model.attention import Hidden, KeysValues, Mask, MultiHeadAttention, Newest, Seen
 from flaxformer_mt.model.dropout import Dropout, DropoutKey
-from flaxformer_mt.model.kernels import declare, glorot_flattened, product
+from flaxformer_mt.model.kernels import declare, glorot_flattened, product, with_bias
 
 ACTIVATIONS = {"relu": jax.nn.relu, "silu": jax.nn.silu}
 
 
 class LayerNorm(nn.Module):
-    """(x - mean) / sqrt(variance + epsilon) * scale + bias over the last axis, always in float32.
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias over the last axis, in float32.
 
     Ba et al. (2016). A float32 model's variance is the mean of squared deviations: E[x^2] - E[x]^2
     cancels where the mean is large.
@@ -33,7 +33,7 @@ class LayerNorm(nn.Module):
         x, epsilon = x.astype(jnp.float32), self.config.norm_epsilon
         exact = self.config.dtype == "float32"
         x = _normalised(x, epsilon)[0] if exact else _normalised_in_one_pass(x, epsilon)
-        return x * scale[None, None] + bias[None, None]
+        return (x * scale[None, None] + bias[None, None]).astype(self.config.kept_dtype)
 
 
 def _normalised(x: Array, epsilon: float) -> tuple[Array, Array]:
@@ -71,15 +71,20 @@ def _normalised_backward(
 _normalised_in_one_pass.defvjp(_normalised_forward, _normalised_backward)
 
 
+def reduced_relu(x: Float[Array, "..."], dtype: str) -> Float[Array, "..."]:
+    """max(0, x) in `dtype`; its gradient has the type of `x`."""
+    return _reduced_relu(x, dtype, str(x.dtype))
+
+
 # The gradient keeps the result as the next product takes it: its sign tells where x was positive.
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _reduced_relu(x: Float[Array, "..."], dtype: str) -> Float[Array, "..."]:
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+def _reduced_relu(x: Float[Array, "..."], dtype: str, given: str) -> Float[Array, "..."]:
     return jax.nn.relu(x).astype(dtype)
 
 
 _reduced_relu.defvjp(
-    lambda x, dtype: (_reduced_relu(x, dtype),) * 2,
-    lambda dtype, result, gradient: (jnp.where(result > 0, gradient.astype(jnp.float32), 0),),
+    lambda x, dtype, given: (_reduced_relu(x, dtype, given),) * 2,
+    lambda dtype, given, result, gradient: (jnp.where(result > 0, gradient, 0).astype(given),),
 )
 
 
@@ -99,14 +104,15 @@ class FeedForward(nn.Module):
         w_out = declare(self, "w_out", kernel, ("mlp", "embed"), (d_ff, d_model))
         b_out = declare(self, "b_out", bias, ("embed",), (d_model,))
 
-        hidden = product("bld,df->blf", x, w_in, dtype) + b_in[None, None]
+        kept = self.config.kept_dtype
+        hidden = with_bias(product("bld,df->blf", x, w_in, dtype), b_in)
         if self.config.activation == "relu" and dtype != "float32":
-            hidden = _reduced_relu(hidden, dtype)
+            hidden = reduced_relu(hidden, dtype)
         else:
-            hidden = ACTIVATIONS[self.config.activation](hidden)
+            hidden = ACTIVATIONS[self.config.activation](hidden).astype(kept)
         hidden = nn.with_logical_constraint(hidden, ("batch", "length", "mlp"))
         hidden = Dropout(self.config.ffn_dropout)(hidden, dropout_key=dropout_key)
-        return product("blf,fd->bld", hidden, w_out, dtype) + b_out[None, None]
+        return with_bias(product("blf,fd->bld", hidden, w_out, dtype), b_out).astype(kept)
 
 
 class Residual(nn.Module):
@@ -127,7 +133,7 @@ class Residual(nn.Module):
 
     def leave(self, x: Hidden, sublayer: Hidden, *, dropout_key: DropoutKey) -> Hidden:
         """`x` joined with the sub-layer's output."""
-        x = x + self.dropout(sublayer, dropout_key=dropout_key)
+        x = (x + self.dropout(sublayer, dropout_key=dropout_key)).astype(self.config.stream_dtype)
         x = nn.with_logical_constraint(x, ("batch", "length", "act_embed"))
         return self.norm(x) if self.config.norm == "post" else x
 

@@ -1,8 +1,6 @@
 """Label-smoothed cross-entropy, fused with the softmax matrix to never hold all logits."""
 
-import dataclasses
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,14 +9,17 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float, Int
 
-Scalar = Float[Array, ""]
-
-# Below float32, logits count as at most this far above the label's, so that the sum of a
-# vocabulary's exponents stays finite in float32. A token's loss is exact while it is less; after
-# that, it is reported as about this much.
-_MOST_NATS = 75.0
-
-_product = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
+from flaxformer_mt.training.loss_by_products import one_chunk_by_products
+from flaxformer_mt.training.loss_form import (
+    MOST_NATS,
+    LossForm,
+    Scalar,
+    Softmax,
+    label_and_sum,
+    objective_and_nll,
+    product,
+    softmax_of,
+)
 
 
 @struct.dataclass
@@ -34,18 +35,6 @@ class LossSums:
     tokens: Scalar
 
 
-def smoothing_constant(smoothing: float, vocab_size: int) -> float:
-    """Entropy (nats) of the smoothed target: even a perfect model's loss.
-
-    The label has mass 1 - smoothing; the rest is spread evenly over the other types (tensor2tensor;
-    the paper's section 5.4 doesn't say).
-    """
-    if smoothing == 0:
-        return 0.0
-    other = smoothing / (vocab_size - 1)
-    return -(1 - smoothing) * math.log(1 - smoothing) - smoothing * math.log(other)
-
-
 def smoothed_cross_entropy(
     hidden: Float[Array, "rows length d_model"],
     table: Float[Array, "vocab d_model"],
@@ -55,6 +44,7 @@ def smoothed_cross_entropy(
     smoothing: float,
     chunk: int,
     dtype: str,
+    kept: str = "float32",
     types: int | None = None,
     bias: Float[Array, " vocab"] | None = None,
 ) -> LossSums:
@@ -62,32 +52,14 @@ def smoothed_cross_entropy(
 
     At most about `chunk` positions (0: all) have logits at any moment. A custom rule computes the
     gradient of `objective` in the same pass, without a second softmax; `nll` has no gradient.
-    Matrix products and exponents take `dtype` operands and accumulate in float32. Rows of the table
-    from `types` on (default: none) are padding: they get no probability, smoothing or gradient.
+    Matrix products and exponents take `dtype` operands and accumulate in float32; where what lies
+    between kernels is `kept` in bfloat16, the products do the softmax's work, too. Rows of the
+    table from `types` on (default: none) are padding: they get no probability, smoothing or
+    gradient.
     """
-    form = LossForm(smoothing, chunk, dtype, table.shape[0] if types is None else types)
+    form = LossForm(smoothing, chunk, dtype, table.shape[0] if types is None else types, kept)
     objective, nll = _fused(form, _Arrays(hidden, table, bias, labels, weights))
     return LossSums(objective=objective, nll=jax.lax.stop_gradient(nll), tokens=weights.sum())
-
-
-@dataclasses.dataclass(frozen=True)
-class LossForm:
-    """The static settings of a loss; see `smoothed_cross_entropy`."""
-
-    smoothing: float
-    chunk: int
-    dtype: str
-    types: int
-
-    @property
-    def other_mass(self) -> float:
-        """Probability of each type but the label in the smoothed target."""
-        return self.smoothing / (self.types - 1)
-
-    @property
-    def label_excess(self) -> float:
-        """How much more probable the label is there than every other type."""
-        return 1 - self.smoothing - self.other_mass
 
 
 class _Arrays(NamedTuple):
@@ -108,6 +80,7 @@ def _fused(form: LossForm, arrays: _Arrays) -> tuple[Scalar, Scalar]:
 
 def _fused_forward(form: LossForm, arrays: _Arrays) -> tuple[tuple[Scalar, Scalar], Any]:
     sums, (d_hidden, d_table, d_bias) = _by_chunks(form, arrays, with_gradient=True)
+    d_hidden = d_hidden.astype(arrays.hidden.dtype)
     return sums, (d_hidden, d_table.astype(arrays.table.dtype), d_bias)
 
 
@@ -116,7 +89,8 @@ def _fused_backward(form: LossForm, gradients: Any, cotangents: Any) -> Any:
     scale, _ = cotangents
     d_bias = None if d_bias is None else scale * d_bias
     d_table = (scale * d_table).astype(d_table.dtype)
-    return (_Arrays(scale * d_hidden, d_table, d_bias, None, None),)
+    d_hidden = (scale * d_hidden).astype(d_hidden.dtype)
+    return (_Arrays(d_hidden, d_table, d_bias, None, None),)
 
 
 _fused.defvjp(_fused_forward, _fused_backward)
@@ -133,22 +107,6 @@ def slice_width(rows: int, length: int, chunk: int) -> int:
     return -(-length // count)
 
 
-class _Softmax(NamedTuple):
-    """The softmax matrix as the chunks use it."""
-
-    table: Array  # [vocab, d_model], in the form's dtype
-    bias: Array | None  # [vocab]
-    real: Array | None  # [vocab], rows that stand for a type; None if all do
-    table_sum: Array  # [d_model], float32: the sum of these rows
-
-
-def _softmax(form: LossForm, table: Array, bias: Array | None) -> _Softmax:
-    reduced = table.astype(form.dtype)
-    real = None if form.types == len(table) else jnp.arange(len(table)) < form.types
-    counted = reduced if real is None else jnp.where(real[:, None], reduced, 0)
-    return _Softmax(reduced, bias, real, counted.astype(jnp.float32).sum(0))
-
-
 def _by_chunks(
     form: LossForm, arrays: _Arrays, *, with_gradient: bool
 ) -> tuple[tuple[Scalar, Scalar], Any]:
@@ -158,8 +116,9 @@ def _by_chunks(
     rows, length, d_model = hidden.shape
     width = slice_width(rows, length, form.chunk)
     count = -(-length // width)
-    softmax = _softmax(form, table, bias)
-    chunk_loss = functools.partial(_one_chunk, form, softmax, with_gradient)
+    softmax = softmax_of(form, table, bias)
+    one_chunk = one_chunk_by_products if form.kept == "bfloat16" else _one_chunk
+    chunk_loss = functools.partial(one_chunk, form, softmax, with_gradient)
     chunks = tuple(_cut(x, count, width) for x in (hidden, labels, weights))
     if count == 1:
         return chunk_loss(*(chunk[0] for chunk in chunks))
@@ -206,7 +165,7 @@ def _cut(x: Array, count: int, width: int) -> Array:
 
 def _one_chunk(
     form: LossForm,
-    softmax: _Softmax,
+    softmax: Softmax,
     with_gradient: bool,
     hidden: Array,
     labels: Array,
@@ -215,22 +174,11 @@ def _one_chunk(
     """As `_by_chunks`, for all positions at once."""
     hidden = hidden.astype(form.dtype)
     logits = _logits(softmax, hidden)  # [rows, length, vocab]
-    label_logit, logit_sum = _label_and_sum(softmax, hidden, labels)  # [rows, length] each
+    label_logit, logit_sum = label_and_sum(softmax, hidden, labels)  # [rows, length] each
     relative_to, exponents = _exponents(form, logits, label_logit)
     total = exponents.astype(jnp.float32).sum(axis=-1)  # [rows, length]
     log_z = relative_to + jnp.log(total)
-    token_nll = log_z - label_logit
-    cross_entropy = log_z - form.label_excess * label_logit - form.other_mass * logit_sum
-    if form.dtype != "float32":
-        # The smoothed part sums differences of logits, too. Uncapped, it would lower a diverged
-        # model's loss far below zero. An infinite one stays, so that its step is skipped.
-        least = token_nll - form.smoothing * _MOST_NATS
-        capped = jnp.maximum(cross_entropy, least)
-        cross_entropy = jnp.where(jnp.isneginf(cross_entropy), cross_entropy, capped)
-
-    lowest = smoothing_constant(form.smoothing, form.types)
-    objective = jnp.sum(weights * (cross_entropy - lowest))
-    nll = jnp.sum(weights * token_nll)
+    objective, nll = objective_and_nll(form, log_z, label_logit, logit_sum, weights)
     if not with_gradient:
         return (objective, nll), None
 
@@ -239,32 +187,18 @@ def _one_chunk(
         d_logits = jnp.where(softmax.real[None, None], d_logits, 0)
     d_bias = None if softmax.bias is None else d_logits.sum(axis=(0, 1))
     d_logits = d_logits.astype(form.dtype)
-    d_hidden = _product("rlv,vd->rld", d_logits, softmax.table)
-    d_table = _product("rlv,rld->vd", d_logits, hidden)
+    d_hidden = product("rlv,vd->rld", d_logits, softmax.table)
+    d_table = product("rlv,rld->vd", d_logits, hidden)
     return (objective, nll), (d_hidden, d_table, d_bias)
 
 
-def _logits(softmax: _Softmax, hidden: Array) -> Array:
-    logits = _product("rld,vd->rlv", hidden, softmax.table)
+def _logits(softmax: Softmax, hidden: Array) -> Array:
+    logits = product("rld,vd->rlv", hidden, softmax.table)
     if softmax.bias is not None:
         logits = logits + softmax.bias[None, None]
     if softmax.real is not None:
         logits = jnp.where(softmax.real[None, None], logits, -jnp.inf)
     return logits
-
-
-def _label_and_sum(softmax: _Softmax, hidden: Array, labels: Array) -> tuple[Array, Array]:
-    """The label's logit and the sum of all types', [rows, length] each.
-
-    Both are products of d_model terms, not passes over vocab.
-    """
-    label_logit = _product("rld,rld->rl", hidden, jnp.take(softmax.table, labels, axis=0))
-    logit_sum = _product("rld,d->rl", hidden, softmax.table_sum)
-    bias, real = softmax.bias, softmax.real
-    if bias is not None:
-        label_logit = label_logit + jnp.take(bias, labels)
-        logit_sum = logit_sum + (bias if real is None else jnp.where(real, bias, 0)).sum()
-    return label_logit, logit_sum
 
 
 def _exponents(form: LossForm, logits: Array, label_logit: Array) -> tuple[Array, Array]:
@@ -274,7 +208,7 @@ def _exponents(form: LossForm, logits: Array, label_logit: Array) -> tuple[Array
         return highest, jnp.exp(logits - highest[..., None])
     # The label's is known before the large product, unlike the highest, which is another pass over
     # vocab.
-    exponents = jnp.exp(jnp.minimum(logits - label_logit[..., None], _MOST_NATS))
+    exponents = jnp.exp(jnp.minimum(logits - label_logit[..., None], MOST_NATS))
     return label_logit, exponents.astype(form.dtype)
 
 

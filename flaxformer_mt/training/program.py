@@ -5,7 +5,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -15,12 +15,13 @@ from jax.sharding import Mesh
 from jax.stages import Lowered
 
 from flaxformer_mt.config import ExperimentConfig, loss_chunk
+from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.data.batch import Share
 from flaxformer_mt.data.pipeline import Batch  # there it becomes a pytree
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.model.parameters import initial_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.parallel.chips import fastest_dtype
+from flaxformer_mt.parallel.chips import AMPERE, cuda_capability, fastest_dtype
 from flaxformer_mt.parallel.mesh import (
     MOST_PARTS,
     MeshError,
@@ -135,7 +136,7 @@ def build(
     def boxed_state() -> TrainState:
         return _boxed_state(model, config, optimizer)
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=_compiler_options(config))
     def eval_step(params: Any, batch: Batch) -> LossSums:
         return batch_loss(model, config, params, batch, None)
 
@@ -147,6 +148,7 @@ def build(
             in_shardings=(shardings, batch_sharding(mesh)),
             out_shardings=(shardings, None),
             donate_argnums=0,
+            compiler_options=_compiler_options(config),
         )
         abstract = init.eval_shape()
 
@@ -173,8 +175,59 @@ def _for_device(config: ExperimentConfig, device: jax.Device) -> ExperimentConfi
     if config.training.exchange_dtype == "bfloat16" and config.model.dtype != "bfloat16":
         raise MeshError("'training.exchange_dtype' = bfloat16 needs 'model.dtype' = bfloat16")
     chunk = loss_chunk(config.training, device.platform)
-    training = dataclasses.replace(config.training, loss_chunk=chunk)
-    return dataclasses.replace(config, training=training)
+    return dataclasses.replace(
+        config,
+        model=_model_for_device(config.model, device),
+        training=dataclasses.replace(config.training, loss_chunk=chunk),
+    )
+
+
+def _model_for_device(config: ModelConfig, device: jax.Device) -> ModelConfig:
+    """The form of the model's kernels that suits the device. Raises MeshError.
+
+    A GPU's step waits for memory, so what lies between its kernels is kept in bfloat16. On a TPU
+    that costs time: a product with a float32 result carries a normalisation's sums along.
+    """
+    kept = config.activation_dtype
+    if kept == "auto":
+        kept = config.dtype if device.platform == "gpu" else "float32"
+    if kept == "bfloat16" and config.dtype != "bfloat16":
+        raise MeshError("'model.activation_dtype' = bfloat16 needs 'model.dtype' = bfloat16")
+
+    settled = dataclasses.replace(config, activation_dtype=kept)
+    return dataclasses.replace(settled, attention_kernel=_attention_kernel(settled, device))
+
+
+def _attention_kernel(config: ModelConfig, device: jax.Device) -> Literal["einsum", "cudnn"]:
+    """The one that the config names, or that suits the device. Raises MeshError."""
+    can_use_cudnn = (
+        (cuda_capability(device) or (0, 0)) >= AMPERE
+        and config.kept_dtype == "bfloat16"
+        and not config.attention_dropout
+        and config.d_k == config.d_v <= 128
+        and config.d_k % 8 == 0
+    )
+    kernel = config.attention_kernel
+    if kernel == "cudnn" and not can_use_cudnn:
+        raise MeshError(
+            "'model.attention_kernel' = cudnn needs an NVIDIA GPU from Ampere (A100) on, "
+            "'model.activation_dtype' = bfloat16, 'model.attention_dropout' = 0, and equal "
+            "'model.d_k' and 'model.d_v' of at most 128 that are multiples of 8"
+        )
+    if kernel == "auto":
+        return "cudnn" if can_use_cudnn else "einsum"
+    return kernel
+
+
+def _compiler_options(config: ExperimentConfig) -> dict[str, bool | int]:
+    options: dict[str, bool | int] = {}
+    if config.model.kept_dtype == "bfloat16":
+        # XLA would leave out every rounding to bfloat16 that it can, and keep arrays in float32.
+        options["xla_allow_excess_precision"] = False
+    if config.model.attention_kernel == "cudnn":
+        # XLA would make one product of those for Q, K and V, and cut it up again for cuDNN.
+        options["xla_gpu_dot_merger_threshold_mb"] = 0
+    return options
 
 
 def _boxed_state(

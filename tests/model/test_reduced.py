@@ -57,7 +57,7 @@ PARTS: dict[str, tuple[Callable, Callable, list[tuple[int, ...]], float]] = {
         0.7,
     ),
     "feed-forward": (
-        lambda *x: feed_forward(*x, functools.partial(layers._reduced_relu, dtype=x[-1])),
+        lambda *x: feed_forward(*x, functools.partial(layers.reduced_relu, dtype=x[-1])),
         lambda *x: feed_forward(*x, jax.nn.relu),
         [WIDE, (D_MODEL, 4 * D_MODEL), (4 * D_MODEL, D_MODEL)],
         0.5,

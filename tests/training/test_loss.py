@@ -11,12 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from flaxformer_mt.training.loss import (
-    LossSums,
-    slice_width,
-    smoothed_cross_entropy,
-    smoothing_constant,
-)
+from flaxformer_mt.training.loss import LossSums, slice_width, smoothed_cross_entropy
+from flaxformer_mt.training.loss_form import smoothing_constant
 
 ROWS, LENGTH, D_MODEL, VOCAB = 3, 7, 5, 11
 CHUNKS = (0, 1, 6, 9, 1000)  # with 3 rows at a time 7, 1, 2, 3, 7 of 7 positions
