@@ -31,7 +31,7 @@ COMMANDS = {
     "serve": "serve a trained model over HTTP, with a web page",
     "reproduce": "train the rows of the paper's tables and report the results",
     "doctor": "check a machine: devices, numbers, collectives, checkpoints, speed",
-    "plan": "compile the training step for TPUs you don't have: memory, time, cost",
+    "plan": "compile the training step for TPUs or GPUs you don't have: memory, time, cost",
     "export": "export a model to CTranslate2, Hugging Face or StableHLO, and compare the outputs",
     "import": "convert a Hugging Face Marian model, such as OPUS-MT's, into a run directory",
     "config": "show a resolved configuration, or explain each setting",

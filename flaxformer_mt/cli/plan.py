@@ -1,4 +1,4 @@
-"""`plan`: what a training step takes on TPUs you don't have. Compiles; runs nothing."""
+"""`plan`: what a step takes on accelerators you don't have. Compiles; runs nothing."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -18,9 +18,9 @@ from flaxformer_mt.cli.arguments import (
 from flaxformer_mt.planning import set_for_compiler
 from flaxformer_mt.rundir.paths import check_output
 
-_NEEDED = CONFIG | {"--topology": Flag("such as v5e:2x4 or v5p:2x2x1", takes="VERSION:AxB[xC]")}
+_NEEDED = CONFIG | {"--topology": Flag("such as v5e:2x4, v5p:2x2x1, h100 or h100:8", takes="NAME")}
 _REPORT = {
-    "--slices": Flag("number of slices", takes="N", read=positive),
+    "--slices": Flag("number of TPU slices", takes="N", read=positive),
     "--workdir": Flag(
         "run to take vocabulary sizes and batch shapes from (default: the config)", takes="DIR"
     ),

@@ -13,8 +13,8 @@ import numpy as np
 from jax.sharding import Mesh
 
 from flaxformer_mt.planning import PlanningError
-from flaxformer_mt.planning.compiler import Topology, slice_numbers, usable_links
 from flaxformer_mt.planning.hlo import Execution, HloProgram, Instruction, executions
+from flaxformer_mt.planning.topology import Topology, slice_numbers, usable_links
 
 Groups = tuple[tuple[int, ...], ...]
 _LISTED = re.compile(r"(?:source_target_pairs|replica_groups)=\{((?:\{[\d,]*\},?)*)\}")
@@ -35,7 +35,7 @@ class Collective:
     bytes go out by the best ring algorithm."""
 
     kind: str
-    network: str  # "ICI": between chips of a slice; "DCN": between slices
+    network: str  # "ICI": between chips of a slice; "DCN": between slices; "NVLink", "PCIe": GPUs
     count: int
     bytes: int
     sent: float
@@ -128,7 +128,9 @@ def _routes(
     if kind == "collective-permute":
         slices = slice_numbers(devices)
         across = any(slices[pair[0]] != slices[pair[-1]] for pair in groups)
-        network, bandwidth = ("DCN", chip.dcn_bandwidth) if across else ("ICI", chip.link_bandwidth)
+        network, bandwidth = (
+            ("DCN", chip.dcn_bandwidth) if across else (chip.link, chip.link_bandwidth)
+        )
         yield network, float(size), size / bandwidth
         return
 
@@ -141,7 +143,7 @@ def _routes(
             device for device, number in zip(group, slices, strict=True) if number == slices[0]
         ]
         sent = _sent(kind, size, slice_size)
-        yield "ICI", sent, sent / (chip.link_bandwidth * usable_links(topology, one_slice))
+        yield chip.link, sent, sent / (chip.link_bandwidth * usable_links(topology, one_slice))
     if slice_count > 1:
         piece = size / slice_size if kind in ("all-reduce", "reduce-scatter") else size
         yield _between_slices(kind, piece, topology)

@@ -1,26 +1,20 @@
-"""Accelerators you don't have, and compiling for them: program, memory, complaints."""
+"""Compiling for accelerators you don't have: program, memory, complaints."""
 
 import contextlib
 import dataclasses
-import importlib.metadata
-import importlib.util
-import math
 import os
 import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
 
 from jax.errors import JaxRuntimeError
-from jax.experimental import topologies
 from jax.stages import Lowered
 
-from flaxformer_mt.errors import install
-from flaxformer_mt.parallel.chips import Chip, chip_of
-from flaxformer_mt.planning import PlanningError
 from flaxformer_mt.planning.hlo import HloProgram, parse
+from flaxformer_mt.planning.topology import Topology
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _EXCEEDS = re.compile(
@@ -34,24 +28,6 @@ _REPLICATES = re.compile(
 )
 # Severity, date, time, thread, file.
 _PREFIX = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ \S+\] ")
-
-
-@dataclasses.dataclass(frozen=True)
-class Topology:
-    """Slices of chips; `sides` are a slice's, in chips."""
-
-    name: str
-    slices: int
-    sides: tuple[int, ...]
-    chip: Chip
-    devices: tuple[Any, ...]  # `jax.Device`s for the compiler only, with `.coords`
-
-    @property
-    def chips(self) -> int:
-        return len(self.devices) // self.chip.devices_per_chip
-
-    def __str__(self) -> str:
-        return self.name if self.slices == 1 else f"{self.slices} slices of {self.name}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,10 +67,11 @@ class Compiled:
 
     config: str
     topology: str
+    platform: Literal["tpu", "gpu"]
     chip: str
     compiler: str
     compile_seconds: float
-    hbm_bytes: int
+    hbm_bytes: int  # that a program may use
     memory: Memory | None
     refused: TooLarge | None
     replications: tuple[str, ...]  # complaints of the partitioner
@@ -126,11 +103,13 @@ def compile_quietly(
 ) -> tuple[Compiled, HloProgram | None, str]:
     """Facts about the program, the program itself and its text.
 
-    The last two are None and empty if it takes too much memory, which is a result, not an error.
+    The program is None if it takes too much memory, which is a result, not an error; then the text
+    is empty if the compiler refused it.
     """
     start = time.perf_counter()
     refused = memory = hlo = None
     text = ""
+    recomputed = 0
     with captured() as complaints:
         try:
             compiled = lower().compile()
@@ -143,19 +122,28 @@ def compile_quietly(
     if refused is None:
         text = compiled.as_text() or ""
         hlo = parse(text)
+        # XLA's own rematerialisation names copies NAME.remat, NAME.remat2, ...
+        recomputed = sum(".remat" in name for name in hlo.computations[hlo.entry])
         memory = _memory(compiled.memory_analysis())
+        if memory.needed(topology.memory_bytes) > topology.memory_bytes:
+            # A GPU's compiler accepts any size.
+            needed = memory.needed(topology.memory_bytes)
+            refused = TooLarge(
+                needed=needed, available=topology.memory_bytes, message="more than JAX may use"
+            )
+            hlo = None
     facts = Compiled(
         config=config,
         topology=str(topology),
+        platform=topology.platform,
         chip=topology.chip.name,
-        compiler=f"libtpu {importlib.metadata.version('libtpu')}",
+        compiler=topology.compiler,
         compile_seconds=seconds,
-        hbm_bytes=topology.chip.hbm_bytes,
+        hbm_bytes=topology.memory_bytes,
         memory=memory,
         refused=refused,
         replications=tuple(complaints),
-        # XLA's own rematerialisation names copies NAME.remat, NAME.remat2, ...
-        recomputed=sum(".remat" in name for name in hlo.computations[hlo.entry]) if hlo else 0,
+        recomputed=recomputed,
     )
     return facts, hlo, text
 
@@ -209,65 +197,3 @@ def captured() -> Iterator[list[str]]:
                 complaints += [_PREFIX.sub("", line) for line in lines if _REPLICATES.search(line)]
     finally:
         os.close(real_stderr)
-
-
-VERSIONS = ("v2", "v3", "v4", "v5e", "v5p", "v6e", "tpu7x")
-_EXAMPLES = (
-    "for example v5e:2x4 (8 chips), v5e:16x16 (256), v5p:2x2x1 (4), v4:2x2x2 (8), v6e:2x4 (8)"
-)
-
-
-def describe(name: str, slices: int = 1) -> Topology:
-    """The topology `VERSION:AxB[xC]`, as libtpu knows it. Raises PlanningError."""
-    match = re.fullmatch(r"([A-Za-z]\w*):(\d+(?:x\d+){0,2})", name)
-    if not match:
-        raise PlanningError(f"'{name}' is not a topology: write VERSION:SIDES, {_EXAMPLES}")
-    version = match[1]
-    sides = tuple(map(int, match[2].split("x")))
-    if version not in VERSIONS:
-        raise PlanningError(
-            f"'{name}': only TPUs can be planned for: {', '.join(VERSIONS)}; {_EXAMPLES}"
-        )
-    if slices < 1:
-        raise PlanningError(f"{slices} slices: must be at least 1")
-    if importlib.util.find_spec("libtpu") is None:
-        raise PlanningError(f"the TPU compiler is not installed here: {install('tpu')}")
-    options: dict[str, Any] = {"num_slices": slices} if slices > 1 else {}
-    if version == "v4":
-        options["chip_config_name"] = "megacore"  # a chip's two cores are one device
-    if math.prod(sides) == 1:
-        options["chips_per_host_bounds"] = (1, 1, 1)
-    try:
-        with captured():
-            description = topologies.get_topology_desc(
-                platform="tpu", topology_name=name, **options
-            )
-    except JaxRuntimeError as error:
-        reason = str(error).splitlines()[0].removeprefix("INVALID_ARGUMENT: ")
-        raise PlanningError(
-            f"the compiler does not know the topology '{name}': {reason}; {_EXAMPLES}"
-        ) from error
-    devices: tuple[Any, ...] = tuple(description.devices)
-    kind = devices[0].device_kind
-    chip = chip_of(kind)
-    if chip is None:
-        raise PlanningError(f"'{name}': flaxformer_mt/parallel/chips.py has no '{kind}'")
-    return Topology(name, slices, sides, chip, devices)
-
-
-def slice_numbers(devices: Sequence[Any]) -> tuple[int, ...]:
-    """The slice of each device; 0 if there is only one."""
-    return tuple(getattr(device, "slice_index", 0) for device in devices)
-
-
-def usable_links(topology: Topology, devices: Sequence[Any]) -> int:
-    """Links on which the worst-placed of these devices can send to others at a time: one for each
-    side of the slice in which they differ, two for a side that is a ring."""
-    links = 0
-    wraps = topology.chip.wraps_at
-    for axis, side in enumerate(topology.sides):
-        spanned = len({device.coords[axis] for device in devices})
-        is_ring = wraps > 0 and side % wraps == 0 and min(topology.sides) > 1
-        if spanned > 1:
-            links += 2 if is_ring and spanned == side else 1
-    return max(links, 1)

@@ -60,6 +60,19 @@ class Instruction:
         return int(estimate)
 
     @property
+    def custom_call_target(self) -> str | None:
+        """The library's function that a custom call is."""
+        return self.attribute(r'custom_call_target="([^"]*)"')
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of the axes of its result, or of the first array of a tuple."""
+        match = _ARRAY.search(self.shape)
+        if match is None:
+            raise PlanningError(f"the shape of {self.name} is not an array's: {self.shape}")
+        return tuple(int(size.lstrip("<=")) for size in match[2].split(",") if size)
+
+    @property
     def called(self) -> dict[str, str]:
         """Computations by attribute: `calls`, `to_apply`, `body`, ..."""
         return dict(_CALLED.findall(self.rest))
@@ -67,6 +80,11 @@ class Instruction:
     @property
     def bytes(self) -> int:
         return shape_bytes(self.shape)
+
+    @property
+    def result_arrays(self) -> list[tuple[str, int]]:
+        """Element type and bytes of its result, or of each array of a tuple."""
+        return [(array[1], shape_bytes(array[0])) for array in _ARRAY.finditer(self.shape)]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,9 +19,12 @@ from flaxformer_mt.model.parameters import initial_params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.planning import PlanningError
 from flaxformer_mt.planning.collectives import Collective, collectives, expected_bytes
-from flaxformer_mt.planning.compiler import Compiled, Topology, compile_quietly
-from flaxformer_mt.planning.cycles import Compute, compute_costs
+from flaxformer_mt.planning.compiler import Compiled, compile_quietly
+from flaxformer_mt.planning.costs import Compute
+from flaxformer_mt.planning.cycles import costs_by_cycles
 from flaxformer_mt.planning.hlo import HloProgram
+from flaxformer_mt.planning.roofline import costs_by_roofline
+from flaxformer_mt.planning.topology import Topology
 from flaxformer_mt.training.program import Program, build, with_dtype
 
 
@@ -73,7 +76,7 @@ def plan(
     sizes = {"src_vocab_size": src_vocab_size, "tgt_vocab_size": tgt_vocab_size}
     program = build(config, **sizes, devices=topology.devices)
     facts, hlo = _compiled_step(program, topology, shape, save_hlo)
-    compute = compute_costs(hlo, topology.chip) if hlo else None
+    compute = _costs(hlo, topology) if hlo else None
     communication = collectives(hlo, topology, program.mesh) if hlo else ()
     collective_seconds = sum(collective.seconds for collective in communication)
     step_seconds = compute.overlapped_seconds + collective_seconds if compute else 0.0
@@ -117,6 +120,14 @@ def plan(
         chip_hours=chip_hours,
         cost=None if price_per_chip_hour is None else chip_hours * price_per_chip_hour,
     )
+
+
+def _costs(
+    hlo: HloProgram, topology: Topology, *, unknown_trips: int = 1, one_pass: bool = False
+) -> Compute:
+    """Of one run of a program, or `one_pass` of its unbounded loop."""
+    estimated = costs_by_cycles if topology.platform == "tpu" else costs_by_roofline
+    return estimated(hlo, topology.chip, unknown_trips=unknown_trips, one_pass=one_pass)
 
 
 def _forward_flops(config: ExperimentConfig, tgt_vocab_size: int, shape: Shape) -> dict[str, float]:
@@ -175,7 +186,7 @@ def plan_decoding(
     longest, tgt_length = lengths or (config.model.max_length, config.model.max_length)
     check_length(config, longest)
     config = with_dtype(config, topology.devices[0])
-    model = Transformer(config.model, src_vocab_size, tgt_vocab_size)
+    model = Transformer(config.model.for_search, src_vocab_size, tgt_vocab_size)
     sharding = SingleDeviceSharding(topology.devices[0])
     key = jax.random.key(0)
     draw = jax.jit(lambda: nn.unbox(initial_params(model, key)), out_shardings=sharding)
@@ -199,8 +210,8 @@ def plan_decoding(
     facts, hlo, _ = compile_quietly(config.name, topology, lower)
     compute = step = None
     if hlo is not None:
-        compute = compute_costs(hlo, topology.chip, unknown_trips=max_length)
-        step = compute_costs(hlo, topology.chip, one_pass=True)
+        compute = _costs(hlo, topology, unknown_trips=max_length)
+        step = _costs(hlo, topology, one_pass=True)
     return DecodePlan(
         **vars(facts),
         compute=compute,

@@ -137,7 +137,8 @@ CALLS = [
     ("attention --src a --output a.svg --size big", "'big' is not a size"),
     ("figures curves x --output a.svg --steps 9", "--steps has no effect on curves: leave it out"),
     # Plans, and the paper's rows.
-    ("plan --config quickstart --topology=h100:8", "error: 'h100:8': only TPUs can be planned"),
+    ("plan --config quickstart --topology=h100:9", "error: 'h100:9': write the card and how many"),
+    ("plan --config quickstart --topology=h100s", "error: no 'h100s' is known here. GPUs: a10"),
     ("plan --config quickstart --topology=v5e:2x4 --lengths=64", "write SRC,TGT"),
     ("plan --config quickstart --topology=v5e:2x4 --decode --save-hlo=x", "no effect on --decode"),
     ("plan --config quickstart --topology=v5e:2x4 --shardings --lengths=8,8", "effect on --shard"),

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from flaxformer_mt.parallel.chips import chip_of
-from flaxformer_mt.planning.compiler import Topology
+from flaxformer_mt.planning.topology import Topology
 
 # A loop of 5 passes, one fusion with an estimate in it; an all-reduce; a copy without an estimate.
 LOOP = """\
@@ -125,7 +125,7 @@ def topology(*sides: int, kind: str = "TPU v5 lite", slices: int = 1) -> tuple[T
     )
     grid = np.array(devices, dtype=object).reshape(len(devices), 1, 1)
     mesh = SimpleNamespace(devices=grid, shape={"data": len(devices), "fsdp": 1, "tensor": 1})
-    return Topology("a test", slices, sides, chip, devices), mesh
+    return Topology("a test", slices, sides, chip, devices, "tpu", "a compiler", 2**34), mesh
 
 
 def collective(line: str) -> str:

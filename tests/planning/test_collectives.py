@@ -8,9 +8,9 @@ from hypothesis import given, strategies as st
 
 from flaxformer_mt.planning import PlanningError
 from flaxformer_mt.planning.collectives import collectives, replica_groups
-from flaxformer_mt.planning.compiler import usable_links
-from flaxformer_mt.planning.cycles import compute_costs
+from flaxformer_mt.planning.cycles import costs_by_cycles
 from flaxformer_mt.planning.hlo import parse
+from flaxformer_mt.planning.topology import usable_links
 from tests.planning.programs import LOOP, OFFLOADED, collective, topology
 
 SIZE = 4096  # bytes of the one array
@@ -74,7 +74,7 @@ def test_what_the_compiler_has_made_of_it_between_slices():
     (cost,) = collectives(parse(text), *topology(2, 4, slices=2))
     assert (cost.kind, cost.network, cost.count, cost.bytes) == ("all-reduce", "DCN", 1, SIZE)
     assert cost.sent == pytest.approx(2 * SIZE / 2)
-    assert compute_costs(parse(text), topology(2, 4)[0].chip).unestimated == ()
+    assert costs_by_cycles(parse(text), topology(2, 4)[0].chip).unestimated == ()
 
 
 def test_a_collective_that_runs_beside_several_fusions_is_sent_once():
@@ -94,7 +94,7 @@ def test_what_a_sparsecore_sends_counts_and_its_estimates_do_not():
     assert (cost.kind, cost.network, cost.count) == ("reduce-scatter", "ICI", 1)
     assert (cost.bytes, cost.sent) == (size, pytest.approx(size * 7 / 8))
 
-    compute = compute_costs(parse(OFFLOADED), chips.chip)
+    compute = costs_by_cycles(parse(OFFLOADED), chips.chip)
     assert compute.cycles == 1000
 
     # By its bytes, beside the rest: 2,000 rows in and out, 384 more and their numbers.

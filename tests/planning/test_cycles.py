@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from flaxformer_mt.parallel.chips import chip_of
-from flaxformer_mt.planning.cycles import compute_costs, origin_of, part_of
+from flaxformer_mt.planning.costs import origin_of, part_of
+from flaxformer_mt.planning.cycles import costs_by_cycles
 from flaxformer_mt.planning.hlo import parse
 from tests.planning.programs import LOOP
 
@@ -14,7 +15,7 @@ CHIP = chip_of("TPU v5e")
 
 @pytest.fixture
 def compute():
-    return compute_costs(parse(LOOP), CHIP)
+    return costs_by_cycles(parse(LOOP), CHIP)
 
 
 def test_cycles_of_a_loop_are_those_of_all_its_rounds(compute):
@@ -28,9 +29,9 @@ def test_cycles_of_a_loop_are_those_of_all_its_rounds(compute):
 
 def test_rounds_that_the_program_does_not_tell_are_guessed():
     unknown = LOOP.replace("%begin = s32[] copy(%zero)", "%begin = s32[] parameter(1)")
-    guessed = compute_costs(parse(unknown), CHIP, unknown_trips=3)
+    guessed = costs_by_cycles(parse(unknown), CHIP, unknown_trips=3)
     assert guessed.cycles == 3000 and guessed.guessed_loops
-    once = compute_costs(parse(unknown), CHIP, unknown_trips=3, one_pass=True)
+    once = costs_by_cycles(parse(unknown), CHIP, unknown_trips=3, one_pass=True)
     assert once.cycles == 3000 and {cost.name for cost in once.unestimated} == {"add", "compare"}
 
 
@@ -60,7 +61,7 @@ ENTRY %main (a: f32[1000], b: f32[10], i: s32[]) -> f32[1000] {
   ROOT %u = f32[1000]{0} dynamic-update-slice(%a, %b, %i)
 }
 """
-    (cost,) = compute_costs(parse(text), CHIP).unestimated
+    (cost,) = costs_by_cycles(parse(text), CHIP).unestimated
     assert cost.bytes == 2 * (40 + 4)
 
 

@@ -8,16 +8,26 @@ import pytest
 
 from flaxformer_mt.config import freeze, read_config
 from flaxformer_mt.data.plan import PlanError, Shape
-from flaxformer_mt.planning import PlanningError
-from flaxformer_mt.planning.compiler import Memory, TooLarge, captured, describe, too_large
+from flaxformer_mt.parallel.chips import chip_of
+from flaxformer_mt.planning import PlanningError, names_a_tpu
+from flaxformer_mt.planning.compiler import Memory, TooLarge, captured, too_large
+from flaxformer_mt.planning.describe import describe
 from flaxformer_mt.planning.fit import largest_shape, shape_of
+from flaxformer_mt.planning.gpus import GPUS, memory_share, target_config
 from flaxformer_mt.planning.plan import DecodePlan, plan_decoding
 from flaxformer_mt.planning.report import decoding_as_text
 
 
 def test_a_search_that_does_not_fit_and_a_source_too_long_are_told():
     plan = DecodePlan(
-        **{"config": "c", "topology": "v5e:1x1", "chip": "TPU v5e", "rows": 8, "src_length": 16},
+        **{
+            "config": "c",
+            "topology": "v5e:1x1",
+            "platform": "tpu",
+            "chip": "TPU v5e",
+            "rows": 8,
+            "src_length": 16,
+        },
         **{"beam_size": 4, "max_length": 66, "compile_seconds": 1.0, "hbm_bytes": 2**30},
         **{"memory": None, "refused": TooLarge(needed=2**31, available=2**30, message="")},
         **{"replications": (), "recomputed": 0, "compute": None, "step": None, "seconds": 0.0},
@@ -36,8 +46,13 @@ def test_a_search_that_does_not_fit_and_a_source_too_long_are_told():
     ("name", "slices", "message"),
     [
         ("v5e:2,4", 1, "is not a topology: write VERSION:SIDES, for example v5e:2x4"),
-        ("v9:2x2", 1, "'v9:2x2': only TPUs can be planned for: v2, v3, v4, v5e"),
+        ("v9:2x2", 1, "'v9:2x2': TPUs that can be planned for are v2, v3, v4, v5e"),
         ("v5e:2x4", 0, "must be at least 1"),
+        ("h1000", 1, "no 'h1000' is known here. GPUs: a10, a100, .* TPUs: v2, v3"),
+        ("h100:9", 1, "'h100:9': write the card and how many of one machine, 1 to 8"),
+        ("h100:", 1, "write the card and how many"),
+        ("h100:2x4", 1, "write the card and how many"),
+        ("h100", 2, "--slices is for TPUs"),
     ],
 )
 def test_names(name, slices, message):
@@ -45,10 +60,39 @@ def test_names(name, slices, message):
         describe(name, slices)
 
 
-def test_without_the_compiler(monkeypatch):
+@pytest.mark.parametrize(("name", "extra"), [("v5e:2x4", "tpu"), ("h100", "cuda")])
+def test_without_the_compiler(monkeypatch, name, extra):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(PlanningError, match=r"pip install 'flaxformer-mt\[tpu\]'"):
-        describe("v5e:2x4")
+    with pytest.raises(PlanningError, match=rf"pip install 'flaxformer-mt\[{extra}\]'"):
+        describe(name)
+
+
+def test_which_compiler_a_name_asks_for():
+    assert all(names_a_tpu(name) for name in ("v5e:2x4", "v9:1", "tpu7x:2x2x1", "V4:2x2x1"))
+    assert not any(names_a_tpu(name) for name in ("h100", "a100:8", "l4", "rtx-4090", "b200"))
+
+
+def test_every_card_has_its_peaks_and_a_description():
+    for card, gpu in GPUS.items():
+        chip = chip_of(gpu.kind)
+        assert chip is not None and chip.link in ("NVLink", "PCIe"), card
+        assert 20 * 2**30 < chip.hbm_bytes < 200 * 2**30, card
+        assert 0.2e12 < chip.hbm_bandwidth < 10e12, card
+        assert f"core_count: {gpu.cores}\n" in target_config(gpu, chip), card
+        # Each core's four units make this many multiply-adds of bfloat16 a cycle.
+        per_core = chip.bf16_flops / (2 * gpu.cores * chip.clock)
+        assert 200 < per_core < 4200, card
+
+
+def test_the_share_of_memory_that_jax_takes(monkeypatch):
+    monkeypatch.delenv("XLA_CLIENT_MEM_FRACTION", raising=False)
+    monkeypatch.delenv("XLA_PYTHON_CLIENT_MEM_FRACTION", raising=False)
+    assert memory_share() == 0.75
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", ".9")
+    assert memory_share() == 0.9
+    monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", "all")
+    with pytest.raises(PlanningError, match="XLA_CLIENT_MEM_FRACTION=all: it must be a number"):
+        memory_share()
 
 
 def config_of(**batch):
