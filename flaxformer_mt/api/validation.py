@@ -51,7 +51,7 @@ def bleu_evaluator(
     def evaluate(params: Any, step: int) -> Mapping[str, float]:
         translator = Translator(
             params,
-            program.model,
+            program.model.clone(config=program.model.config.for_search),
             vocabularies,
             settings,
             name=f"step {step}",

@@ -164,14 +164,14 @@ class ModelConfig:
     activation_dtype: Literal["auto", "float32", "bfloat16"] = operational(
         "auto",
         "type of activations between one training kernel and the next, where dtype is bfloat16; "
-        "sums, statistics, softmax and loss stay float32. auto: bfloat16 on a GPU, whose step "
-        "waits for memory, else float32",
+        "sums, statistics, softmax and loss stay float32. auto: bfloat16 on GPUs, whose steps are "
+        "bound by memory traffic, else float32",
     )
     attention_kernel: Literal["auto", "einsum", "cudnn"] = operational(
         "auto",
         "attention in training: einsum, two matrix products; cudnn, one kernel of NVIDIA's "
-        "library, which needs activation_dtype bfloat16 and no dropout on attention. auto: cudnn "
-        "where it can be used, else einsum",
+        "library, from Ampere (A100) on, with activation_dtype bfloat16, no dropout on attention, "
+        "and equal d_k and d_v up to 128. auto: cudnn where it can be used, else einsum",
     )
     scan_layers: bool = setting(
         False,

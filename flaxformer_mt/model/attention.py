@@ -2,7 +2,7 @@
 
 import functools
 import math
-from typing import Literal
+from collections.abc import Callable
 
 import flax.linen as nn
 import jax
@@ -37,6 +37,7 @@ MASKED = -1e9  # added to the scores of masked positions: exp() of it is exactly
 # an H100 a layer's attention and its gradient took 0.9 to 1.0 ms in rows of 32, where our products
 # took 0.7, but 0.7 to 0.9 in rows of 256, where ours took 1.3 to 1.5 (benchmarks/results).
 _CUDNN_TILE = 128
+_CUDNN_MULTIPLE = 8
 
 # Query, key and value projections start as parts of one d x 3d matrix with Glorot's bound, which is
 # 1/sqrt(2) of the bound of each by itself. The paper doesn't say; fairseq does the same, and the
@@ -96,37 +97,45 @@ def attention(queries: Queries, keys: Keys, values: Values, mask: Mask, dtype: s
     return _reduced_attention(queries, keys, values, mask_bias(mask)[:, None], dtype)
 
 
-def kernel_attention(
-    queries: Queries,
-    keys: Keys,
-    values: Values,
-    mask: Mask,
-    implementation: Literal["cudnn", "xla"] = "cudnn",
-) -> Heads:
-    """Equation 1 of any Q by a kernel that keeps the scores on the chip: NVIDIA's cuDNN.
+def cudnn_attention(queries: Queries, keys: Keys, values: Values, mask: Mask) -> Heads:
+    """Equation 1, of queries not yet divided by sqrt(d_k), by NVIDIA's kernel.
 
-    Short rows are joined to rows of its tile's length, in which each still sees only itself.
+    Scores never leave the chip.
+    """
+    attend = functools.partial(jax.nn.dot_product_attention, implementation="cudnn")
+    return joined_attention(attend, queries, keys, values, mask)
+
+
+def joined_attention(
+    attend: Callable[..., Array], queries: Queries, keys: Keys, values: Values, mask: Mask
+) -> Heads:
+    """`attend(queries, keys, values, mask=mask)` of longer rows.
+
+    Lengths are padded to multiples of 8, since cuDNN takes no odd ones, and short rows joined to
+    one of its tile's length, in which each still sees only itself.
     """
     rows, length = queries.shape[:2]
+    query_padding, key_padding = (-size % _CUDNN_MULTIPLE for size in mask.shape[1:])
+    queries = _padded(queries, query_padding)
+    keys, values = _padded(keys, key_padding), _padded(values, key_padding)
+    mask = jnp.pad(mask, [(0, 0), (0, query_padding), (0, key_padding)])
     joined = joined_rows(rows, max(mask.shape[1:]))
-    joined_queries, joined_keys, joined_values = (
-        x.reshape(rows // joined, joined * x.shape[1], *x.shape[2:])
-        for x in (queries, keys, values)
-    )
-    heads = jax.nn.dot_product_attention(
-        joined_queries,
-        joined_keys,
-        joined_values,
+    heads = attend(
+        *(x.reshape(rows // joined, -1, *x.shape[2:]) for x in (queries, keys, values)),
         mask=joined_mask(mask, joined)[:, None],
-        implementation=implementation,
     )
-    return heads.reshape(rows, length, *heads.shape[2:])
+    return heads.reshape(rows, -1, *heads.shape[2:])[:, :length]
+
+
+def _padded(x: Float[Array, "rows length heads width"], positions: int) -> Array:
+    return jnp.pad(x, [(0, 0), (0, positions), (0, 0), (0, 0)]) if positions else x
 
 
 def joined_rows(rows: int, length: int) -> int:
     """How many rows of this length become one: a divisor of the rows that each device has."""
-    devices = math.prod(jax.sharding.get_abstract_mesh().shape.values())
-    rows_of_device = rows // devices if rows % devices == 0 else 1
+    sizes = jax.sharding.get_abstract_mesh().shape
+    parts = math.prod(sizes.get(axis, 1) for axis in ("data", "fsdp"))  # as in parallel/mesh.py
+    rows_of_device = rows // parts if rows % parts == 0 else 1
     fitting = range(1, max(1, _CUDNN_TILE // length) + 1)
     return max(number for number in fitting if rows_of_device % number == 0)
 
@@ -174,7 +183,7 @@ def _reduced_attention_backward(
         common = (reduced.astype(jnp.float32) * heads).sum(axis=-1)  # [rows, queries, heads]
         common = common.swapaxes(1, 2)[..., None]  # [rows, heads, queries, 1]
     else:
-        # Rounded heads would not do.
+        # With rounded heads a row's gradients would not sum to zero.
         common = (exponents.astype(jnp.float32) * d_weights).sum(axis=-1, keepdims=True)
         common = common * share.swapaxes(1, 2)
     d_scores = (exponents.astype(jnp.float32) * (d_weights - common)).astype(dtype)
@@ -253,7 +262,7 @@ class MultiHeadAttention(nn.Module):
         # Callers that want the weights make this collection mutable.
         wants_weights = self.is_mutable_collection("intermediates")
         if self._uses_cudnn(mask) and not wants_weights:
-            heads = kernel_attention(queries, keys, values, mask)
+            heads = cudnn_attention(queries, keys, values, mask)
         else:
             # In bfloat16 the factor itself would be rounded, unless d_k is a power of 4.
             queries = (queries.astype(jnp.float32) * self.config.d_k**-0.5).astype(kept)
@@ -272,7 +281,8 @@ class MultiHeadAttention(nn.Module):
         if self.config.attention_kernel != "cudnn" or self.config.kept_dtype != "bfloat16":
             return False
         rows, *lengths = mask.shape
-        return 2 * max(lengths) * joined_rows(rows, max(lengths)) > _CUDNN_TILE
+        length = max(lengths) + -max(lengths) % _CUDNN_MULTIPLE
+        return 2 * length * joined_rows(rows, length) > _CUDNN_TILE
 
     def kept(self, memory: Memory) -> KeysValues:
         """Keys and values as decoding keeps them, in the order in which a step's two products read
@@ -309,10 +319,9 @@ class MultiHeadAttention(nn.Module):
         heads = product("bhrl,bhlv->bhrv", weights, values, cached)
         return self._projected("out", "bhrv,hvd->brd", heads, self.out, "float32"), weights
 
-    def _projected(self, name: str, spec: str, x: Array, kernel: Array, kept: str) -> Array:
-        """`x` times a kernel, with its bias if there are any; the result is `kept`."""
-        if name not in self.biases:
-            return product(spec, x, kernel, self.config.dtype, kept=kept)
-        return with_bias(product(spec, x, kernel, self.config.dtype), self.biases[name]).astype(
-            kept
-        )
+    def _projected(self, name: str, spec: str, x: Array, kernel: Array, dtype: str) -> Array:
+        """`x` times a kernel, with its bias if there are any, as `dtype`."""
+        projected = product(spec, x, kernel, self.config.dtype)
+        if name in self.biases:
+            projected = with_bias(projected, self.biases[name])
+        return projected.astype(dtype)

@@ -45,49 +45,35 @@ def embedding_normal(d_model: int) -> Initializer:
     return jax.nn.initializers.normal(d_model**-0.5)
 
 
-def product(
-    spec: str,
-    a: Float[Array, "..."],
-    b: Float[Array, "..."],
-    dtype: str,
-    *,
-    kept: str = "float32",
-) -> Array:
-    """`einsum(spec, a, b)` with both operands in `dtype` and float32 sums; the result is `kept`.
+def product(spec: str, a: Float[Array, "..."], b: Float[Array, "..."], dtype: str) -> Array:
+    """`einsum(spec, a, b)` with both operands in `dtype`; the result is float32.
 
     Every index of an operand is also in the other operand or in the result, so both gradients are
     products of the same kind.
     """
     if dtype == "float32":
         return jnp.einsum(spec, a, b)
-    return _reduced_product(spec, dtype, kept, (str(a.dtype), str(b.dtype)), a, b)
+    return _reduced_product(spec, dtype, (str(a.dtype), str(b.dtype)), a, b)
 
 
 # Automatic differentiation of a bfloat16 product with a float32 result makes float32-by-bfloat16
 # products (which matrix units have no fast path for) and rounds a weight's gradient to bfloat16 on
 # its way back through the cast. This rule casts the incoming gradient instead and keeps both sums
 # in float32.
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2, 3))
-def _reduced_product(
-    spec: str, dtype: str, kept: str, given: tuple[str, str], a: Array, b: Array
-) -> Array:
-    return jnp.einsum(spec, a.astype(dtype), b.astype(dtype), preferred_element_type=kept)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def _reduced_product(spec: str, dtype: str, given: tuple[str, str], a: Array, b: Array) -> Array:
+    return einsum_float32(spec, a.astype(dtype), b.astype(dtype))
 
 
 def _reduced_product_forward(
-    spec: str, dtype: str, kept: str, given: tuple[str, str], a: Array, b: Array
+    spec: str, dtype: str, given: tuple[str, str], a: Array, b: Array
 ) -> tuple[Array, tuple[Array, Array]]:
     a, b = a.astype(dtype), b.astype(dtype)
-    return jnp.einsum(spec, a, b, preferred_element_type=kept), (a, b)
+    return einsum_float32(spec, a, b), (a, b)
 
 
 def _reduced_product_backward(
-    spec: str,
-    dtype: str,
-    kept: str,
-    given: tuple[str, str],
-    operands: tuple[Array, Array],
-    gradient: Array,
+    spec: str, dtype: str, given: tuple[str, str], operands: tuple[Array, Array], gradient: Array
 ) -> tuple[Array, Array]:
     a, b = operands
     inputs, result = spec.split("->")
@@ -104,10 +90,7 @@ _reduced_product.defvjp(_reduced_product_forward, _reduced_product_backward)
 
 
 def with_bias(x: Float[Array, "..."], bias: Float[Array, "..."]) -> Float[Array, "..."]:
-    """`x + bias` over the last axes.
-
-    Of a product in float32, XLA adds it while it writes the product; of one in fewer bits, later.
-    """
+    """`x + bias` over the last axes. XLA fuses it into the product that `x` is, in float32."""
     return x + jnp.expand_dims(bias, range(x.ndim - bias.ndim))
 
 

@@ -152,7 +152,7 @@ def cpu_features() -> frozenset[str]:
 
 
 def cuda_capability(device: jax.Device) -> tuple[int, int] | None:
-    """Of an NVIDIA GPU, such as (9, 0); None for other devices (AMD's is a name)."""
+    """An NVIDIA GPU's compute capability, such as (9, 0); None for others (AMD's is a name)."""
     match = re.fullmatch(r"(\d+)\.(\d+)", getattr(device, "compute_capability", ""))
     return (int(match[1]), int(match[2])) if match else None
 

@@ -71,7 +71,7 @@ class Compiled:
     chip: str
     compiler: str
     compile_seconds: float
-    hbm_bytes: int  # that a program may use
+    hbm_bytes: int  # what a program may use
     memory: Memory | None
     refused: TooLarge | None
     replications: tuple[str, ...]  # complaints of the partitioner
@@ -103,8 +103,8 @@ def compile_quietly(
 ) -> tuple[Compiled, HloProgram | None, str]:
     """Facts about the program, the program itself and its text.
 
-    The program is None if it takes too much memory, which is a result, not an error; then the text
-    is empty if the compiler refused it.
+    A program that takes too much memory is a result, not an error: it is None, and its text is
+    empty if the compiler refused it.
     """
     start = time.perf_counter()
     refused = memory = hlo = None
@@ -129,7 +129,7 @@ def compile_quietly(
             # A GPU's compiler accepts any size.
             needed = memory.needed(topology.memory_bytes)
             refused = TooLarge(
-                needed=needed, available=topology.memory_bytes, message="more than JAX may use"
+                needed=needed, available=topology.memory_bytes, message="more memory than JAX takes"
             )
             hlo = None
     facts = Compiled(

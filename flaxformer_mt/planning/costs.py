@@ -23,6 +23,9 @@ _NOISE = frozenset(
 )
 
 
+CUDNN_ATTENTION = "cuDNN attention"  # the operation of a kernel that is all of attention
+
+
 @dataclasses.dataclass(frozen=True)
 class OperationOrigin:
     """The part of the model that an operation comes from; all layers of a stack are one.
@@ -74,12 +77,12 @@ class Compute:
 
     @property
     def bytes(self) -> int:
-        """That the operations read and write; 0 where the compiler estimates cycles."""
+        """Bytes read and written by all operations; 0 where the compiler estimates cycles."""
         return sum(cost.bytes for cost in self.operations)
 
     @property
     def flops(self) -> int:
-        """Of the operations' matrix products; 0 there too."""
+        """FLOPs of all operations' matrix products; 0 where the compiler estimates cycles."""
         return sum(cost.flops for cost in self.operations)
 
     @property
@@ -195,7 +198,7 @@ def part_of(origin: OperationOrigin) -> str:
 
 
 def _attention_part(operation: str) -> str:
-    if operation == "cuDNN attention":
+    if operation == CUDNN_ATTENTION:
         return "attention kernel"
     if "->" not in operation:
         return "attention softmax, casts"

@@ -1,8 +1,7 @@
-"""NVIDIA GPUs, as XLA wants them described where there is none.
+"""NVIDIA GPUs, described so that XLA compiles for them on a machine without one.
 
-XLA takes a description of the device for granted: it decides on tiles, fusions and libraries by
-the figures below, and compiles without a driver. Sources: `[xla]` and `[nv]` of
-`parallel/chips.py`; limits of an architecture: CUDA C++ Programming Guide, "Technical
+XLA chooses tiles, fusions and libraries by the figures below, and needs no driver. Sources: `[xla]`
+and `[nv]` of `parallel/chips.py`; limits of an architecture: CUDA C++ Programming Guide, "Technical
 Specifications per Compute Capability".
 """
 
@@ -26,7 +25,7 @@ from flaxformer_mt.planning.topology import Topology
 _KIB = 2**10
 _MIB = 2**20
 _DNN = (9, 12)  # cuDNN's version, which XLA asks for before it uses its attention
-_MOST = 8  # GPUs of one machine; one digit
+_MOST = 8  # GPUs of one machine
 _EXAMPLES = "for example h100, h100:8 (eight over NVLink) or v5e:2x4"
 PLUGIN = "jax_cuda13_plugin"
 
@@ -85,7 +84,7 @@ def describe_gpus(name: str) -> Topology:
             f"no '{card}' is known here. GPUs: {', '.join(GPUS)}; TPUs: {', '.join(TPU_VERSIONS)}; "
             f"{_EXAMPLES}"
         )
-    if colon and not re.fullmatch(f"[1-{_MOST}]", number):
+    if colon and (not re.fullmatch(r"\d{1,3}", number) or not 1 <= int(number) <= _MOST):
         raise PlanningError(
             f"'{name}': write the card and how many of one machine, 1 to {_MOST}; {_EXAMPLES}"
         )
@@ -105,8 +104,8 @@ def describe_gpus(name: str) -> Topology:
     except (JaxRuntimeError, RuntimeError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
         raise PlanningError(
-            f"JAX {jax.__version__} can't compile for a GPU that isn't here: {reason}. JAX 0.12 "
-            "with its CUDA 13 plugin can, on Python 3.12 or later"
+            f"JAX {jax.__version__} can't compile for a GPU that isn't here: {reason}. Tested with "
+            "JAX 0.12 and its CUDA 13 plugin, on Python 3.12"
         ) from error
     devices: tuple[Any, ...] = tuple(description.devices)
     return Topology(
@@ -160,7 +159,10 @@ def memory_share() -> float:
     for name in ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"):
         if text := os.environ.get(name, ""):
             try:
-                return float(text)
+                share = float(text)
             except ValueError:
-                raise PlanningError(f"{name}={text}: it must be a number") from None
+                share = 0.0
+            if not 0 < share <= 1:
+                raise PlanningError(f"{name}={text}: it must be a number above 0, at most 1")
+            return share
     return 0.75

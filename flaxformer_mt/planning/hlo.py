@@ -66,7 +66,7 @@ class Instruction:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Of the axes of its result, or of the first array of a tuple."""
+        """Sizes of its result's axes, or of the first array of a tuple."""
         match = _ARRAY.search(self.shape)
         if match is None:
             raise PlanningError(f"the shape of {self.name} is not an array's: {self.shape}")

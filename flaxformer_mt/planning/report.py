@@ -38,9 +38,9 @@ lengthen it), memory fragmentation and numerical results."""
 _GPU_CAVEAT = """\
 How to read this: XLA's GPU compiler compiled the program that would run, from a description of the
 card; memory, kernels and communication are read from it. A kernel is taken to last as long as its
-memory traffic or its products, whichever is longer, at the rates that an H100 reached (0.895 of the
-memory's bandwidth, 0.707 of the matrix peak), and 2 microseconds: the two recorded H100 steps took
-8% longer and 5% less. Collectives are assumed not to overlap.
+memory traffic or its products, whichever is longer, at 0.895 of the memory's bandwidth and 0.707 of
+the matrix peak, and 2 microseconds. The one step that was measured, on an H100, took 10% longer.
+Collectives are assumed not to overlap.
 On a GPU XLA also times kernels and chooses the fastest, which is not possible here. Only a run
 shows the true time, memory fragmentation and numerical results."""
 _CAVEATS = {"tpu": _TPU_CAVEAT, "gpu": _GPU_CAVEAT}
@@ -265,7 +265,9 @@ def _lines(plan: StepPlan) -> Iterator[str]:
     yield f"\nmost expensive operations (estimated; {_sum_of(compute)} in all)"
     yield from _costs(compute.operations, compute.seconds)
     yield from _unestimated(compute, plan.step_seconds)
-    networks = "ICI: between chips; DCN: between slices" if plan.platform == "tpu" else "of GPUs"
+    networks = (
+        "ICI: between chips; DCN: between slices" if plan.platform == "tpu" else "between GPUs"
+    )
     yield f"\ncollectives of a step ({networks})"
     yield from _communication(plan)
     yield f"\n{_CAVEATS[plan.platform]}"

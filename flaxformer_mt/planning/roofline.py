@@ -2,7 +2,7 @@
 
 A GPU's compiler estimates no cycles. A kernel takes as long as its memory traffic or its products,
 whichever is longer (the roofline of Williams et al., 2009), and its launch. For the paper's batch
-on an H100 this gives 41 ms where 44 were measured (benchmarks/results).
+on an H100 this gives 40 ms where 44 were measured (benchmarks/results/plan_gpu.json).
 """
 
 import dataclasses
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from flaxformer_mt.parallel.chips import Chip
 from flaxformer_mt.planning.collectives import is_collective
 from flaxformer_mt.planning.costs import (
+    CUDNN_ATTENTION,
     NO_WORK,
     Compute,
     Cost,
@@ -24,8 +25,9 @@ from flaxformer_mt.planning.costs import (
 )
 from flaxformer_mt.planning.hlo import Execution, HloProgram, Instruction, executions
 
-# What kernels reach of an H100's data sheet: 3.0 of 3.35 TB/s, and 700 of 989.5 TFLOP/s, where a
-# single large product measured 678 by JAX and 740 by PyTorch (benchmarks/results/first_contact).
+# What kernels are taken to reach of the data sheet: of an H100's, 3.0 of 3.35 TB/s and 700 of 989.5
+# TFLOP/s. There one large product measured 678 by JAX and 740 by PyTorch
+# (benchmarks/results/first_contact.json); the bandwidth is a guess.
 REACHED_BANDWIDTH = 0.895
 REACHED_FLOPS = 0.707
 LAUNCH_SECONDS = 2e-6
@@ -97,7 +99,7 @@ def _origin(instruction: Instruction) -> OperationOrigin:
     """A kernel's place in the model; a library's kernel is an operation of its own."""
     origin = origin_of(instruction.op_name, instruction.opcode)
     if _is_attention(instruction):
-        return dataclasses.replace(origin, operation="cuDNN attention")
+        return dataclasses.replace(origin, operation=CUDNN_ATTENTION)
     return origin
 
 
@@ -167,7 +169,10 @@ def _result_bytes(call: Instruction) -> int:
 
 
 def _bytes_read_again(outside: Instructions, call: Instruction) -> int:
-    """What cuDNN's attention reads again: keys and values, for every block of queries but one."""
+    """What cuDNN's attention reads again: keys and values, for every block of queries but one.
+
+    At most: much of it comes from the L2 cache.
+    """
     if not _is_attention(call):
         return 0
     query, key, value = (outside[name] for name in call.operands[:3])
@@ -176,7 +181,7 @@ def _bytes_read_again(outside: Instructions, call: Instruction) -> int:
 
 
 def _flops(program: HloProgram, execution: Execution) -> int:
-    """Of the matrix products in a kernel."""
+    """FLOPs of the matrix products in a kernel."""
     instruction = execution.instruction
     instructions = program.computations[execution.computation]
     target = instruction.custom_call_target or ""

@@ -44,7 +44,7 @@ def smoothed_cross_entropy(
     smoothing: float,
     chunk: int,
     dtype: str,
-    kept: str = "float32",
+    activation_dtype: str = "float32",
     types: int | None = None,
     bias: Float[Array, " vocab"] | None = None,
 ) -> LossSums:
@@ -52,12 +52,13 @@ def smoothed_cross_entropy(
 
     At most about `chunk` positions (0: all) have logits at any moment. A custom rule computes the
     gradient of `objective` in the same pass, without a second softmax; `nll` has no gradient.
-    Matrix products and exponents take `dtype` operands and accumulate in float32; where what lies
-    between kernels is `kept` in bfloat16, the products do the softmax's work, too. Rows of the
-    table from `types` on (default: none) are padding: they get no probability, smoothing or
-    gradient.
+    Matrix products and exponents take `dtype` operands and accumulate in float32. With
+    `activation_dtype` bfloat16 the softmax is folded into the products. Rows of the table from
+    `types` on (default: none) are padding: they get no probability, smoothing or gradient.
     """
-    form = LossForm(smoothing, chunk, dtype, table.shape[0] if types is None else types, kept)
+    form = LossForm(
+        smoothing, chunk, dtype, table.shape[0] if types is None else types, activation_dtype
+    )
     objective, nll = _fused(form, _Arrays(hidden, table, bias, labels, weights))
     return LossSums(objective=objective, nll=jax.lax.stop_gradient(nll), tokens=weights.sum())
 
@@ -117,7 +118,7 @@ def _by_chunks(
     width = slice_width(rows, length, form.chunk)
     count = -(-length // width)
     softmax = softmax_of(form, table, bias)
-    one_chunk = one_chunk_by_products if form.kept == "bfloat16" else _one_chunk
+    one_chunk = one_chunk_by_products if form.activation_dtype == "bfloat16" else _one_chunk
     chunk_loss = functools.partial(one_chunk, form, softmax, with_gradient)
     chunks = tuple(_cut(x, count, width) for x in (hidden, labels, weights))
     if count == 1:

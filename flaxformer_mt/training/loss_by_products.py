@@ -1,15 +1,16 @@
-"""The loss where a device waits for memory: its matrix products do the softmax's work, too.
+"""Cross-entropy for devices that wait for memory: the softmax is folded into matrix products.
 
-With the hidden state h of a position, its label's logit a, and Z = sum of E over the types,
+Of a position with hidden state h, weight w and label y, a table T of all types and a number a near
+the label's logit (two bfloat16 numbers' sum), with the smoothed target's `excess` and `other`:
 
-    E = exp(h T' - a)                              a product that also adds and subtracts
-    nll = a + log Z - (the label's logit)
-    d_h = w (E T / Z - excess T[label] - other sum of T)
-    d_T = E' (w h / Z) - excess (w h of each label's positions) - other sum of (w h)
+    E = exp(h T^T - a)                                  one product, for all types
+    Z = sum of E;  log P(y) = h T[y] - a - log Z
+    d_h = w (E T / Z - excess T[y] - other sum(T))      the second product
+    d_T = E^T (w h / Z), less excess w h in row y and other w h in every row: the third
 
-the only numbers for every position and type are E: written once by the first product, as bfloat16,
-and read by the other two. T and h get eight more columns, by which the first product subtracts a
-and adds the bias, and the second one sums E.
+E is the only array of positions by types: the first product writes it, as bfloat16, and the others
+read it. T and h get eight more columns, so that the first product subtracts a and adds the bias,
+and the second one computes Z.
 """
 
 from typing import Any
@@ -43,23 +44,23 @@ def one_chunk_by_products(
     """(objective, nll), and the gradients (hidden, table, bias) of the objective or None."""
     hidden = hidden.astype(form.dtype)
     label_logit, logit_sum = label_and_sum(softmax, hidden, labels)  # [rows, length] each
-    # What the product subtracts is these two numbers' sum, whatever the label's logit is.
-    whole, rest = _in_two(label_logit, form.dtype)
-    reference = whole.astype(jnp.float32) + rest.astype(jnp.float32)
+    # The label's logit counts as the sum of these two, which the product can subtract: its E is 1.
+    high, low = _in_two(label_logit, form.dtype)
+    label_logit = high.astype(jnp.float32) + low.astype(jnp.float32)
 
     table = _with_columns(softmax, form.dtype)  # [vocab, d_model + 8]
-    one = jnp.ones_like(whole)
-    logits = product("rld,vd->rlv", _joined(hidden, -whole, -rest, one, one), table)
+    one = jnp.ones_like(high)
+    logits = product("rld,vd->rlv", _joined(hidden, -high, -low, one, one), table)
     exponents = jnp.exp(jnp.minimum(logits, MOST_NATS)).astype(form.dtype)
     if not with_gradient:
         total = exponents.astype(jnp.float32).sum(axis=-1)  # [rows, length]
-        log_z = reference + jnp.log(total)
+        log_z = label_logit + jnp.log(total)
         return objective_and_nll(form, log_z, label_logit, logit_sum, weights), None
 
     summed = product("rlv,vd->rld", exponents, table)  # [rows, length, d_model + 8]
     d_model = hidden.shape[-1]
     total = summed[..., d_model]  # the column of ones
-    log_z = reference + jnp.log(total)
+    log_z = label_logit + jnp.log(total)
     sums = objective_and_nll(form, log_z, label_logit, logit_sum, weights)
 
     share = (weights / total)[..., None]  # w / Z, [rows, length, 1]
@@ -69,20 +70,35 @@ def one_chunk_by_products(
     d_hidden = share * summed[..., :d_model] - excess * label_rows
     d_hidden = d_hidden - other * softmax.table_sum[None, None]
 
-    wide = hidden.astype(jnp.float32)
-    d_table = product("rlv,rld->vd", exponents, (share * wide).astype(form.dtype))
-    d_table = d_table - _of_types(softmax, (other * wide).sum(axis=(0, 1))[None])
-    d_table = d_table.at[labels].add(-excess * wide)
+    d_table = _table_gradient(form, softmax, exponents, hidden, labels, (share, excess, other))
     if softmax.bias is None:
         return sums, (d_hidden, d_table, None)
+    ones = jnp.ones_like(hidden[..., :1])  # a bias is a column of the table for a constant input
+    d_bias = _table_gradient(form, softmax, exponents, ones, labels, (share, excess, other))
+    return sums, (d_hidden, d_table, d_bias[:, 0])
 
-    d_bias = product("rlv,rl->v", exponents, share[..., 0].astype(form.dtype))
-    d_bias = d_bias - _of_types(softmax, other.sum()[None, None])[:, 0]
-    return sums, (d_hidden, d_table, d_bias.at[labels].add(-excess[..., 0]))
+
+def _table_gradient(
+    form: LossForm,
+    softmax: Softmax,
+    exponents: Array,
+    hidden: Array,
+    labels: Array,
+    factors: tuple[Array, Array, Array],
+) -> Array:
+    """Of the columns that multiply `hidden`; the factors are w / Z, w excess and w other."""
+    share, excess, other = factors
+    inputs = hidden.astype(jnp.float32)
+    rounded = (share * inputs).astype(form.dtype)
+    gradient = product("rlv,rld->vd", exponents, rounded)
+    gradient = gradient - _of_types(softmax, (other * inputs).sum(axis=(0, 1))[None])
+    # A sure label's terms cancel nearly, so what its product rounded off is added here: E is 1.
+    rest = (share - excess) * inputs - rounded.astype(jnp.float32)
+    return gradient.at[labels].add(rest)
 
 
 def _with_columns(softmax: Softmax, dtype: str) -> Array:
-    """The softmax matrix with a column of ones, another, the bias in two, and four of zeros."""
+    """The softmax matrix, two columns of ones, the bias as two columns, and four of zeros."""
     offset = jnp.zeros(len(softmax.table), jnp.float32) if softmax.bias is None else softmax.bias
     if softmax.real is not None:
         offset = jnp.where(softmax.real, offset, _NEVER)
@@ -98,11 +114,11 @@ def _joined(matrix: Array, *columns: Array) -> Array:
 
 
 def _in_two(x: Array, dtype: str) -> tuple[Array, Array]:
-    """Float32 numbers as sums of two of fewer bits, which keep 16 of the 24 bits."""
-    whole = jax.lax.reduce_precision(x, exponent_bits=8, mantissa_bits=7)
-    return whole.astype(dtype), (x - whole).astype(dtype)
+    """Float32 numbers as sums of two in `dtype`: of bfloat16, together 16 of the 24 bits."""
+    high = jax.lax.reduce_precision(x, exponent_bits=8, mantissa_bits=7)
+    return high.astype(dtype), (x - high).astype(dtype)
 
 
 def _of_types(softmax: Softmax, x: Array) -> Array:
-    """[1, ...] for every row of the table that stands for a type: [vocab or 1, ...]."""
+    """`x`, [1, width], in every row of the table that stands for a type: [vocab or 1, width]."""
     return x if softmax.real is None else jnp.where(softmax.real[:, None], x, 0)

@@ -38,7 +38,7 @@ class LossForm:
     chunk: int
     dtype: str
     types: int
-    kept: str = "float32"  # of numbers between kernels
+    activation_dtype: str = "float32"
 
     @property
     def other_mass(self) -> float:

@@ -177,12 +177,12 @@ def _for_device(config: ExperimentConfig, device: jax.Device) -> ExperimentConfi
     chunk = loss_chunk(config.training, device.platform)
     return dataclasses.replace(
         config,
-        model=_model_for_device(config.model, device),
+        model=model_for_device(config.model, device),
         training=dataclasses.replace(config.training, loss_chunk=chunk),
     )
 
 
-def _model_for_device(config: ModelConfig, device: jax.Device) -> ModelConfig:
+def model_for_device(config: ModelConfig, device: jax.Device) -> ModelConfig:
     """The form of the model's kernels that suits the device. Raises MeshError.
 
     A GPU's step waits for memory, so what lies between its kernels is kept in bfloat16. On a TPU
@@ -200,23 +200,20 @@ def _model_for_device(config: ModelConfig, device: jax.Device) -> ModelConfig:
 
 def _attention_kernel(config: ModelConfig, device: jax.Device) -> Literal["einsum", "cudnn"]:
     """The one that the config names, or that suits the device. Raises MeshError."""
-    can_use_cudnn = (
-        (cuda_capability(device) or (0, 0)) >= AMPERE
-        and config.kept_dtype == "bfloat16"
-        and not config.attention_dropout
-        and config.d_k == config.d_v <= 128
-        and config.d_k % 8 == 0
-    )
-    kernel = config.attention_kernel
-    if kernel == "cudnn" and not can_use_cudnn:
-        raise MeshError(
-            "'model.attention_kernel' = cudnn needs an NVIDIA GPU from Ampere (A100) on, "
-            "'model.activation_dtype' = bfloat16, 'model.attention_dropout' = 0, and equal "
-            "'model.d_k' and 'model.d_v' of at most 128 that are multiples of 8"
-        )
-    if kernel == "auto":
-        return "cudnn" if can_use_cudnn else "einsum"
-    return kernel
+    width = config.d_k
+    needs = {
+        "an NVIDIA GPU from Ampere (A100) on": (cuda_capability(device) or (0, 0)) >= AMPERE,
+        "'model.activation_dtype' = bfloat16": config.kept_dtype == "bfloat16",
+        "'model.attention_dropout' = 0": config.attention_dropout == 0,
+        "'model.d_k' = 'model.d_v'": width == config.d_v,
+        "'model.d_k' a multiple of 8, at most 128": width % 8 == 0 and width <= 128,
+    }
+    lacking = [need for need, is_met in needs.items() if not is_met]
+    if config.attention_kernel == "cudnn" and lacking:
+        raise MeshError(f"'model.attention_kernel' = cudnn needs {' and '.join(lacking)}")
+    if config.attention_kernel == "auto":
+        return "einsum" if lacking else "cudnn"
+    return config.attention_kernel
 
 
 def _compiler_options(config: ExperimentConfig) -> dict[str, bool | int]:

@@ -86,7 +86,7 @@ def batch_loss(
         smoothing=config.training.label_smoothing,
         chunk=config.training.loss_chunk,
         dtype=config.model.dtype,
-        kept=config.model.kept_dtype,
+        activation_dtype=config.model.kept_dtype,
         types=model.tgt_vocab_size,
     )
     labels = jnp.asarray(batch.tgt_out)

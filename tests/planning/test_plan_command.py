@@ -91,7 +91,9 @@ def test_the_share_of_memory_that_jax_takes(monkeypatch):
     monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", ".9")
     assert memory_share() == 0.9
     monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", "all")
-    with pytest.raises(PlanningError, match="XLA_CLIENT_MEM_FRACTION=all: it must be a number"):
+    with pytest.raises(
+        PlanningError, match="XLA_CLIENT_MEM_FRACTION=all: it must be a number above 0"
+    ):
         memory_share()
 
 
