@@ -77,7 +77,7 @@ TOPICS = {
     "Training": ("training_speed", "learning_curves", "attention_speed", "first_contact"),
     "Decoding and serving": ("decoding", "serving", "invariance", "interop"),
     "Data, recovery, tests": ("data_pipeline", "scale_out", "survive", "test_suite"),
-    "Planned for TPUs": ("plan",),
+    "Planned for TPUs and GPUs": ("plan",),
     "Other": ("",),
 }
 
@@ -147,6 +147,10 @@ LABELS = {
     "big_v5e_8_step_peak_share": "of big",
     "big_v5e_8_bfloat16_step_peak_share": "of big with bfloat16 between chips",
     "packed_rate_to_full_rows": "tokens in packed rows, of full rows'",
+    "base_h100_32_step_ms": "planned ms/step of base on an H100, rows of 32 + 32",
+    "base_h100_256_step_ms": "rows of 256 + 256",
+    "big_h100_256_step_ms": "big, rows of 256 + 256",
+    "base_h100_32_float32_step_ms": "base with activations in float32, rows of 32 + 32",
     "table3_base_v5e_8_step_ms": "planned ms/step of base on 8 v5e, from fewer layers",
     "table3_a_h1_v5e_8_step_ms": "ms/step with 1 head",
     "table3_a_h16_v5e_8_step_ms": "ms/step with 16 heads",

@@ -39,7 +39,7 @@ def test_a_step_keeps_bfloat16_and_calls_cudnn_s_attention():
     assert attention[0]["count"] == 6  # three layers' attention, forward and backward
     # The products are those of the formula, but for the columns that the loss adds.
     flops = sum(part["flops"] for part in narrow["compute"]["parts"])
-    assert narrow["step_flops"] < flops < 1.3 * narrow["step_flops"]
+    assert narrow["step_flops"] < flops < 1.15 * narrow["step_flops"]
     wide = planned(*SMALL, "--topology=h100", "--config.model.activation_dtype=float32")
     moved = [sum(part["bytes"] for part in plan["compute"]["parts"]) for plan in (narrow, wide)]
     assert moved[0] < 0.7 * moved[1]
@@ -50,4 +50,4 @@ def test_eight_cards_exchange_what_the_formula_says():
     values = planned(*SMALL, "--topology=h100:8")
     assert values["mesh"]["data"] == 8 and not values["replications"]
     assert {item["network"] for item in values["collectives"]} == {"NVLink"}
-    assert values["collective_bytes"] == pytest.approx(values["expected_collective_bytes"], rel=0.6)
+    assert values["collective_bytes"] == pytest.approx(values["expected_collective_bytes"], rel=0.1)

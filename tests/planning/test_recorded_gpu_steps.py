@@ -1,0 +1,33 @@
+"""The estimate of a GPU's step beside the one step that was measured on a card."""
+
+import json
+
+import pytest
+
+from benchmarks import RESULTS
+
+
+def metrics(name):
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["metrics"]
+
+
+def test_the_estimate_is_within_a_tenth_of_the_measured_step():
+    """Base with activations in float32, 784 rows of 32 + 32: the program that an H100 ran."""
+    tokens_per_second = metrics("first_contact")["paper_base_ours_bfloat16_tokens_per_second"]
+    measured_ms = 1e3 * 784 * 32 / tokens_per_second
+    estimated_ms = metrics("plan_gpu")["base_h100_32_float32_step_ms"]
+    assert estimated_ms == pytest.approx(measured_ms, rel=0.1)
+
+
+def test_memory_is_within_a_tenth_of_the_measured():
+    measured_mib = metrics("first_contact")["paper_base_ours_bfloat16_device_memory_mib"]
+    planned_gib = metrics("plan_gpu")["base_h100_32_float32_memory_gib"]
+    assert 1024 * planned_gib == pytest.approx(measured_mib, rel=0.1)
+
+
+def test_steps_are_as_fast_as_they_were_planned_to_become():
+    """Of the steps before, by the same estimate: 40.9, 49.6 and 109.9 ms."""
+    planned = metrics("plan_gpu")
+    assert planned["base_h100_32_step_ms"] <= 27
+    assert planned["base_h100_256_step_ms"] <= 27
+    assert planned["big_h100_256_step_ms"] <= 70
