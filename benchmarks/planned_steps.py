@@ -109,7 +109,11 @@ def compiled_layers(config: ExperimentConfig) -> tuple[int, ...]:
 
 
 # Settings that recorded plans may not know, with the value that leaves their step as it is.
-_ADDED = {"model.position_scale": "auto"}
+_ADDED = {
+    "model.position_scale": "auto",
+    "model.activation_dtype": "auto",
+    "model.attention_kernel": "auto",
+}
 
 
 def _step(config: ExperimentConfig) -> tuple[Any, ...]:
