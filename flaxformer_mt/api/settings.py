@@ -102,6 +102,13 @@ def sized_by_text(draft: Draft, *, paced: bool = True) -> SizedConfig:
         pacing, steps = None, None
         if paced and (minutes := draft.config.training.minutes):
             pacing = _measured_pacing(draft, text.size)
+            affordable = pacing.affordable_tokens(minutes)
+            if affordable < text.size.tokens:
+                size = dataclasses.replace(text.size, affordable=affordable)
+                text = dataclasses.replace(text, size=size)
+                spent = pacing.spent
+                pacing = _measured_pacing(draft, size)
+                pacing = dataclasses.replace(pacing, spent=spent + pacing.spent)
             steps = pacing.steps_in(minutes)
             say(pacing.describe(minutes))
         config = draft.settled(text=text.size, steps=steps, say=say)
@@ -185,6 +192,11 @@ def explained_sizes(spec: str, overrides: Overrides, note: Callable[[str], None]
         note("training.minutes decides the steps once a corpus is given: set data.train=SRC,TGT")
     elif pacing is None:
         note("no size depends on the machine or its GPU; with training.minutes=20 the steps would")
+    elif text.affordable:
+        note(
+            "in training.minutes this machine trains the model of less text: the sizes are as for "
+            f"{text.affordable:,} tokens"
+        )
     else:
         note("only the steps, and what hangs on them, depend on the machine or its GPU")
 

@@ -12,8 +12,18 @@ from typing import Any
 import jax
 
 from flaxformer_mt.config import ExperimentConfig, expected_types
+from flaxformer_mt.config.batch_shapes import step_flops
 from flaxformer_mt.config.schema import MeshConfig
-from flaxformer_mt.config.sizes import TextSize, max_shapes, pieces_per_word, sized
+from flaxformer_mt.config.sizes import (
+    ENOUGH,
+    LITTLE,
+    TextSize,
+    max_shapes,
+    pieces_per_word,
+    sized,
+    training_steps,
+    work,
+)
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.parallel.process_settings import make_deterministic, share_one_heap
 from flaxformer_mt.training.program import Program, build
@@ -79,6 +89,21 @@ class Pacing:
         candidates = range(FEWEST, max(FEWEST, int(seconds / self.step)) + 1)
         fitting = bisect.bisect_right(candidates, seconds, key=self.seconds_of)
         return candidates[max(0, fitting - 1)]
+
+    def affordable_tokens(self, minutes: float) -> int:
+        """Tokens of the largest text whose sizes get `ENOUGH` of its steps in the minutes.
+
+        A step is taken to last in proportion to its FLOPs.
+        """
+
+        def lacking(tokens: int) -> float:
+            text = dataclasses.replace(self.text, affordable=tokens)
+            ratio = step_flops(work(text, 1)) / step_flops(work(self.text, 1))
+            pacing = dataclasses.replace(self, text=text, step=ratio * self.step)
+            return ENOUGH - pacing.steps_in(minutes) / training_steps(text)
+
+        candidates = range(min(LITTLE, self.text.tokens), self.text.tokens + 1)
+        return candidates[max(0, bisect.bisect_right(candidates, 0.0, key=lacking) - 1)]
 
     def describe(self, minutes: float) -> str:
         """A line for people on the steps in so many minutes."""

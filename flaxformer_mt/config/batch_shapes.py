@@ -91,6 +91,11 @@ def repaid_shapes(work: TrainingWork) -> int:
     return max(FEWEST_SHAPES, min(MOST_SHAPES, round(shapes)))
 
 
+def step_flops(work: TrainingWork) -> float:
+    """Of one step on full batches, both sides."""
+    return 2 * work.batch_tokens * _flops(work.model, work.types)
+
+
 def _flops(model: ModelConfig, types: int) -> float:
     """Of training on one position of either side, the mean of both: six for each parameter that it
     meets (two forward, four backward)."""

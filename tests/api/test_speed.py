@@ -6,7 +6,8 @@ import pytest
 
 from flaxformer_mt.api.speed import FEWEST, Pacing, measured_pacing
 from flaxformer_mt.config import read_config
-from flaxformer_mt.config.sizes import LITTLE, TextSize
+from flaxformer_mt.config.batch_shapes import step_flops
+from flaxformer_mt.config.sizes import ENOUGH, LITTLE, TextSize, training_steps, work
 
 PACING = Pacing(step=0.25, compiling=5, validation=5, spent=10, text=TextSize(LITTLE))
 
@@ -22,6 +23,24 @@ def test_steps_fill_the_time_that_everything_else_leaves():
 def test_too_short_a_time_gives_the_fewest_steps_and_says_what_they_take():
     assert PACING.steps_in(1) == FEWEST
     assert PACING.describe(1).endswith("even this minimum takes about 1.2 minutes")
+
+
+def test_a_short_time_affords_the_sizes_of_less_text():
+    """Of a text, those whose steps there is time for a quarter of; of little text, all."""
+    much = dataclasses.replace(PACING, text=TextSize(20 * LITTLE), step=2.0)
+    afforded = [much.affordable_tokens(minutes) for minutes in (1, 20, 60, 180, 1000)]
+    assert afforded[0] == LITTLE and afforded[-1] == 20 * LITTLE
+    assert afforded == sorted(afforded) and len(set(afforded)) >= 4
+    for minutes, tokens in zip((20, 60, 180), afforded[1:4], strict=True):
+        text = dataclasses.replace(much.text, affordable=tokens)
+        smaller = work(text, 1).model
+        assert smaller.d_model <= work(much.text, 1).model.d_model
+        # As fast as its FLOPs say.
+        pace = 2.0 * step_flops(work(text, 1)) / step_flops(work(much.text, 1))
+        steps = dataclasses.replace(much, text=text, step=pace).steps_in(minutes)
+        assert 0.98 * ENOUGH <= steps / training_steps(text) < 2 * ENOUGH
+    few = dataclasses.replace(PACING, text=TextSize(LITTLE // 4))
+    assert few.affordable_tokens(1) == LITTLE // 4
 
 
 @pytest.mark.parametrize(

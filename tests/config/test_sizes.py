@@ -1,5 +1,6 @@
 """Sizes by the amount of text: smooth, sensible at both ends, and within what was measured."""
 
+import dataclasses
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -79,6 +80,15 @@ def config_for(text: TextSize, *, steps: int | None = None) -> ExperimentConfig:
         text=text,
         steps=steps,
     )
+
+
+def test_text_that_time_does_not_reach_gets_smaller_sizes_but_its_own_dropout():
+    """More text in the same time never gives a larger model, nor a dropout for less text."""
+    text = text_of(10_000_000)
+    short = sized(dataclasses.replace(text, affordable=LITTLE), steps=1000)
+    assert short["model.d_model"] == 128 and short["data.vocabulary.size"] == 2000
+    assert short["data.batch.tokens"] == 2048 and short["training.schedule.peak"] == 0.0035
+    assert short["model.dropout"] == sized(text)["model.dropout"] < 0.3
 
 
 def test_much_text_gets_the_paper_s_base_model_and_recipe():
