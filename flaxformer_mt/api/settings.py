@@ -101,14 +101,7 @@ def sized_by_text(draft: Draft, *, paced: bool = True) -> SizedConfig:
         text = _measured(draft.for_typical_text.data)
         pacing, steps = None, None
         if paced and (minutes := draft.config.training.minutes):
-            pacing = _measured_pacing(draft, text.size)
-            affordable = pacing.affordable_tokens(minutes)
-            if affordable < text.size.tokens:
-                size = dataclasses.replace(text.size, affordable=affordable)
-                text = dataclasses.replace(text, size=size)
-                spent = pacing.spent
-                pacing = _measured_pacing(draft, size)
-                pacing = dataclasses.replace(pacing, spent=spent + pacing.spent)
+            text, pacing = _affordable(draft, text, minutes)
             steps = pacing.steps_in(minutes)
             say(pacing.describe(minutes))
         config = draft.settled(text=text.size, steps=steps, say=say)
@@ -130,6 +123,22 @@ def _measured(data: DataConfig) -> MeasuredText:
         return MeasuredText(size)
     size = TYPICAL if size.tokens < TYPICAL.tokens else size
     return MeasuredText(size, remark=f"; data.train.{fetched[0]} isn't counted")
+
+
+def _affordable(draft: Draft, text: MeasuredText, minutes: float) -> tuple[MeasuredText, Pacing]:
+    """The text with the tokens for whose sizes there is time, and the pace at these sizes.
+
+    A width that the user sets stays, and all other sizes with it. Raises ConfigError, CorpusError.
+    """
+    pacing = _measured_pacing(draft, text.size)
+    affordable = pacing.affordable_tokens(minutes)
+    if affordable >= text.size.tokens or "model.d_model" not in draft.free:
+        return text, pacing
+
+    size = dataclasses.replace(text.size, affordable=affordable)
+    again = _measured_pacing(draft, size)
+    pacing = dataclasses.replace(again, spent=pacing.spent + again.spent)
+    return dataclasses.replace(text, size=size), pacing
 
 
 def _measured_pacing(draft: Draft, text: TextSize) -> Pacing:
@@ -194,8 +203,8 @@ def explained_sizes(spec: str, overrides: Overrides, note: Callable[[str], None]
         note("no size depends on the machine or its GPU; with training.minutes=20 the steps would")
     elif text.affordable:
         note(
-            "in training.minutes this machine trains the model of less text: the sizes are as for "
-            f"{text.affordable:,} tokens"
+            f"all sizes but the dropout are as for {text.affordable:,} tokens: training.minutes "
+            "leaves this machine too few steps for a larger model"
         )
     else:
         note("only the steps, and what hangs on them, depend on the machine or its GPU")

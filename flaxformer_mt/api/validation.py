@@ -51,7 +51,7 @@ def bleu_evaluator(
     def evaluate(params: Any, step: int) -> Mapping[str, float]:
         translator = Translator(
             params,
-            program.model.clone(config=program.model.config.for_search),
+            program.model,
             vocabularies,
             settings,
             name=f"step {step}",

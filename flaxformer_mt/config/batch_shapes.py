@@ -92,7 +92,7 @@ def repaid_shapes(work: TrainingWork) -> int:
 
 
 def step_flops(work: TrainingWork) -> float:
-    """Of one step on full batches, both sides."""
+    """FLOPs of one training step on a full batch."""
     return 2 * work.batch_tokens * _flops(work.model, work.types)
 
 

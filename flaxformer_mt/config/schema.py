@@ -454,7 +454,8 @@ class TrainingConfig:
     minutes: float = operational(
         0.0,
         "config `files`: choose `steps`, when a run is created, so that `train` takes about this "
-        "long on this machine, with preparation, compiling and validation (0: by the text)",
+        "long on this machine, with preparation, compiling and validation, and a smaller model "
+        "where they would be too few (0: by the text)",
         minimum=0,
         maximum=1_000_000,
     )

@@ -90,7 +90,7 @@ class TextSize:
     tokens: int
     pairs: int = 0  # 0: unknown
     types: int = 0  # different words of both sides, up to a million; 0: unknown
-    affordable: int = 0  # tokens for whose sizes a training has time; 0: for those of all
+    affordable: int = 0  # the tokens for whose sizes a training has time; 0: all
 
     @property
     def decisive(self) -> int:
@@ -101,8 +101,10 @@ class TextSize:
         """For people, such as "267,764 tokens (12,000 pairs, 21,000 different words)"."""
         known = [f"{self.pairs:,} pairs"] if self.pairs else []
         known += [f"{self.types:,} different words"] if self.types else []
-        known += [f"as for {self.affordable:,} in this time"] if self.affordable else []
-        return f"{self.tokens:,} tokens" + (f" ({', '.join(known)})" if known else "")
+        text = f"{self.tokens:,} tokens" + (f" ({', '.join(known)})" if known else "")
+        if self.affordable:
+            return f"{text} as for {self.affordable:,}, since training.minutes allows no more"
+        return text
 
 
 # Sizes are shown for it as long as no text is named: a few hundred thousand short pairs.

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 import flaxformer_mt as fm
-from flaxformer_mt.api import training
+from flaxformer_mt.api import settings, training
 from flaxformer_mt.api.settings import SettingsRequest, continued, settled
+from flaxformer_mt.api.speed import Pacing
 from flaxformer_mt.api.training import recorded
 from flaxformer_mt.config import ConfigError, read_config, to_dict
+from flaxformer_mt.config.load import Draft
 from flaxformer_mt.parallel.processes import Processes
 from flaxformer_mt.rundir.layout import RunDirectory, create, read_record
 from flaxformer_mt.training import program
@@ -166,3 +168,37 @@ def test_only_trainings_are_paced(command, monkeypatch):
     words = ["--topology", "v5e:2x4"] if command == "plan" else []
     with pytest.raises(ConfigError, match="paced: False"):
         module.main([*words, "--config", "files"], command, "")
+
+
+@pytest.mark.parametrize(
+    ("step", "overrides", "width", "line"),
+    [
+        (1.0, [], 128, "as for 270,000, since training.minutes allows no more: 2 + 2 layers"),
+        (0.001, [], 160, "different words): 3 + 2 layers of width 160"),
+        (1.0, ["model.d_model=160"], 160, "different words): 3 + 2 layers of width 160"),
+    ],
+)
+def test_a_time_too_short_for_the_text_s_model_gets_a_smaller_one(
+    tmp_path, monkeypatch, capsys, step, overrides, width, line
+):
+    """On a machine whose steps last so long; a width of one's own stays."""
+    measured = []
+
+    def paced(draft, text):
+        measured.append(text.affordable)
+        return Pacing(step=step, compiling=5.0, validation=5.0, spent=3.0, text=text)
+
+    monkeypatch.setattr(settings, "_measured_pacing", paced)
+    for side in ("en", "de"):
+        words = (f"{side}{number % 9000}" for number in range(325_000))
+        lines = (" ".join(group) for group in zip(*[words] * 13, strict=True))
+        (tmp_path / f"a.{side}").write_text("\n".join(lines), "utf-8")
+    text = f"data.train={tmp_path}/a.en,{tmp_path}/a.de"
+    draft = Draft.of("files", [text, "training.minutes=5", *overrides])
+    sized = settings.sized_by_text(draft)
+    assert sized.config.model.d_model == width and sized.text is not None
+    assert line in " ".join(capsys.readouterr().err.split())
+    # Measured again at the sizes that it gets, and both measurements take time.
+    is_smaller = width == 128
+    assert measured == [0, 270_000][: 1 + is_smaller]
+    assert sized.pacing is not None and sized.pacing.spent == 3.0 * (1 + is_smaller)
