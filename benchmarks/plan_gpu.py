@@ -10,13 +10,13 @@ that DIR lacks.
 import argparse
 import importlib.metadata
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import RESULTS
+from benchmarks.plan import plan
 from flaxformer_mt.reproduction.result_file import read_result, short, this_machine, write_result
 from flaxformer_mt.rundir.paths import write_json
 from flaxformer_mt.versions import git_commit
@@ -24,7 +24,8 @@ from flaxformer_mt.versions import git_commit
 # About 25,000 tokens a side, as in the paper.
 SHORT = ("--lengths", "32,32", "--config.data.batch.tokens=25088")  # 784 rows
 LONG = ("--lengths", "256,256", "--config.data.batch.tokens=24576")  # 96 rows
-# The step that was measured on an H100 (results/first_contact.json): every activation in float32.
+# The step that was measured on an H100 (results/first_contact.json): activations in float32,
+# attention by two products, a loss that writes its logits.
 WIDE = ("--config.model.activation_dtype=float32",)
 CASES = {
     "base_h100_32": ("wmt14_en_de:base", "h100", SHORT),
@@ -90,21 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def plan(config: str, topology: str, settings: tuple[str, ...]) -> Any:
-    """The report of the command as a user calls it; it ends with 1 where the step does not fit."""
-    command = [sys.executable, "-m", "flaxformer_mt", "plan", "--json"]
-    completed = subprocess.run(
-        [*command, "--config", config, "--topology", topology, *settings],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    if not completed.stdout:
-        raise RuntimeError(f"plan of {config} for {topology} has failed")
-    return json.loads(completed.stdout)
-
-
 def summary(report: dict[str, Any]) -> dict[str, float]:
-    """The numbers that the documentation shows."""
+    """The numbers that docs/performance.md and docs/results.md show."""
     compute = report["compute"]
     return {
         "step_ms": 1e3 * report["step_seconds"],

@@ -129,13 +129,13 @@ class Translator:
         _remember_process()
         self.mesh = local_mesh()
         self.params = whole_on(params, self.mesh)
-        self.model, self.vocabularies = model, vocabularies
+        self.model, self.vocabularies = _for_search(model), vocabularies
         self.config, self.name, self.shortlist = config, name, shortlist
         self.src_lang, self.tgt_lang, self.training_text = src_lang, tgt_lang, training_text
         self.tags = frozenset(tags) - {""}
         self._takes_whole_lines = False
-        placed = [(whole_on(tree, self.mesh), member) for tree, member in others]
-        self._ensemble = _Ensemble(((self.params, model), *placed), self.mesh)
+        placed = [(whole_on(tree, self.mesh), _for_search(member)) for tree, member in others]
+        self._ensemble = _Ensemble(((self.params, self.model), *placed), self.mesh)
         self.max_length = min(member.config.max_length for _, member in self.members)
         self._decoders: dict[Hashable, _KeptDecoder] = {}
         self._decoders_lock = threading.Lock()
@@ -173,7 +173,7 @@ class Translator:
             )
         return cls(
             params,
-            Transformer(config.model.for_search, *sizes),
+            Transformer(config.model, *sizes),
             vocabularies,
             with_choice(run, config.decoding),
             name=chosen.name,
@@ -547,6 +547,11 @@ class Translator:
         if len(self.members) > 1:
             raise DecodingError(f"{what} a single model: load the ensemble's runs one at a time")
         return TeacherForcing(self.params, self.model, self.config, self.mesh)
+
+
+def _for_search(model: Transformer) -> Transformer:
+    """The model without the kernels that its training may have chosen for another device."""
+    return model.clone(config=model.config.for_search)
 
 
 def _has_text(source: str, parts: Sequence[Part]) -> bool:

@@ -35,7 +35,7 @@ MASKED = -1e9  # added to the scores of masked positions: exp() of it is exactly
 
 # cuDNN's kernel works on 128 queries and keys at a time. Shorter rows leave most of that empty: on
 # an H100 a layer's attention and its gradient took 0.9 to 1.0 ms in rows of 32, where our products
-# took 0.7, but 0.7 to 0.9 in rows of 256, where ours took 1.3 to 1.5 (benchmarks/results).
+# took 0.7, but 0.7 to 0.9 in rows of 256, where ours took 1.3 to 1.5 (results/first_contact.json).
 _CUDNN_TILE = 128
 _CUDNN_MULTIPLE = 8
 
@@ -133,8 +133,10 @@ def _padded(x: Float[Array, "rows length heads width"], positions: int) -> Array
 
 def joined_rows(rows: int, length: int) -> int:
     """How many rows of this length become one: a divisor of the rows that each device has."""
+    partition = nn.logical_to_mesh_axes(("batch",))
+    axes = (partition and partition[0]) or ()  # none outside a mesh
     sizes = jax.sharding.get_abstract_mesh().shape
-    parts = math.prod(sizes.get(axis, 1) for axis in ("data", "fsdp"))  # as in parallel/mesh.py
+    parts = math.prod(sizes.get(axis, 1) for axis in axes)
     rows_of_device = rows // parts if rows % parts == 0 else 1
     fitting = range(1, max(1, _CUDNN_TILE // length) + 1)
     return max(number for number in fitting if rows_of_device % number == 0)

@@ -31,4 +31,5 @@ def set_for_compiler() -> None:
 
 def names_a_tpu(topology: str) -> bool:
     """Whether it is one of TPUs, such as v5e:2x4 or tpu7x:2x2x1; all others are of GPUs."""
-    return re.match(r"(?i)(tpu)?v?\d", topology) is not None
+    # A V100 is none.
+    return re.match(r"(?i)(v\d[a-z]*|tpu\w*):", topology) is not None

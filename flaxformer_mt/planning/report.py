@@ -334,8 +334,8 @@ def _memory(plan: Compiled, *, smaller: str) -> Iterator[str]:
         needed_gib = needed / _GIB
         available_gib = plan.available_bytes / _GIB
         yield (
-            f"  DOES NOT FIT: needs {needed_gib:.2f} GiB, the compiler may use "
-            f"{available_gib:.2f}: {needed_gib - available_gib:.2f} GiB too much. {smaller}"
+            f"  DOES NOT FIT: needs {needed_gib:.2f} GiB of the {available_gib:.2f} that may be "
+            f"used: {needed_gib - available_gib:.2f} GiB too much. {smaller}"
         )
         return
     for name, size in {

@@ -230,5 +230,5 @@ def _cublas_flops(instructions: Instructions, call: Instruction) -> int:
 def _attention_flops(instructions: Instructions, call: Instruction) -> int:
     """Two products of queries by keys by d_k forward, five backward (Dao et al., 2022)."""
     query, key = (instructions[name] for name in call.operands[:2])
-    one = 2 * math.prod(query.sizes) * key.sizes[1]  # [rows, length, heads, d_k]
-    return (5 if "Backward" in (call.custom_call_target or "") else 2) * one
+    product_flops = 2 * math.prod(query.sizes) * key.sizes[1]  # [rows, length, heads, d_k]
+    return (5 if "Backward" in (call.custom_call_target or "") else 2) * product_flops

@@ -49,8 +49,9 @@ def one_chunk_by_products(
     label_logit = high.astype(jnp.float32) + low.astype(jnp.float32)
 
     table = _with_columns(softmax, form.dtype)  # [vocab, d_model + 8]
-    one = jnp.ones_like(high)
-    logits = product("rld,vd->rlv", _joined(hidden, -high, -low, one, one), table)
+    constant = jnp.ones_like(high)
+    inputs = _joined(hidden, -high, -low, constant, constant)  # [rows, length, d_model + 8]
+    logits = product("rld,vd->rlv", inputs, table)  # less the label's
     exponents = jnp.exp(jnp.minimum(logits, MOST_NATS)).astype(form.dtype)
     if not with_gradient:
         total = exponents.astype(jnp.float32).sum(axis=-1)  # [rows, length]
@@ -86,13 +87,17 @@ def _table_gradient(
     labels: Array,
     factors: tuple[Array, Array, Array],
 ) -> Array:
-    """Of the columns that multiply `hidden`; the factors are w / Z, w excess and w other."""
+    """The gradient of the columns that multiply `hidden`: [vocab, width of hidden].
+
+    The factors, [rows, length, 1], are w / Z, w excess and w other.
+    """
     share, excess, other = factors
     inputs = hidden.astype(jnp.float32)
     rounded = (share * inputs).astype(form.dtype)
     gradient = product("rlv,rld->vd", exponents, rounded)
     gradient = gradient - _of_types(softmax, (other * inputs).sum(axis=(0, 1))[None])
-    # A sure label's terms cancel nearly, so what its product rounded off is added here: E is 1.
+    # Where the model is sure of a label, p h and excess h nearly cancel. The product took p h
+    # rounded to `dtype`, so what that lost is given back; its factor E is 1.
     rest = (share - excess) * inputs - rounded.astype(jnp.float32)
     return gradient.at[labels].add(rest)
 
@@ -102,8 +107,8 @@ def _with_columns(softmax: Softmax, dtype: str) -> Array:
     offset = jnp.zeros(len(softmax.table), jnp.float32) if softmax.bias is None else softmax.bias
     if softmax.real is not None:
         offset = jnp.where(softmax.real, offset, _NEVER)
-    one = jnp.ones_like(offset, dtype)
-    return _joined(softmax.table, one, one, *_in_two(offset, dtype))
+    constant = jnp.ones_like(offset, dtype)
+    return _joined(softmax.table, constant, constant, *_in_two(offset, dtype))
 
 
 def _joined(matrix: Array, *columns: Array) -> Array:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from benchmarks import RESULTS
+from tests.docs.markdown import ROOT
 
 
 def metrics(name):
@@ -31,3 +32,14 @@ def test_steps_are_as_fast_as_they_were_planned_to_become():
     assert planned["base_h100_32_step_ms"] <= 27
     assert planned["base_h100_256_step_ms"] <= 27
     assert planned["big_h100_256_step_ms"] <= 70
+
+
+@pytest.mark.parametrize("case", ["base_h100_32", "base_h100_256", "big_h100_256"])
+def test_the_documentation_has_the_recorded_figures(case):
+    planned = metrics("plan_gpu")
+    cells = [
+        f"{planned[f'{name}_step_ms']:.1f} ms, {planned[f'{name}_gigabytes']:.0f} GB"
+        for name in (f"{case}_float32", case)
+    ]
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert f"| {' | '.join(cells)} |" in page

@@ -4,6 +4,7 @@ import functools
 from types import SimpleNamespace
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +19,7 @@ from flaxformer_mt.model.attention import (
     joined_mask,
     joined_rows,
 )
-from flaxformer_mt.parallel.mesh import MeshError
+from flaxformer_mt.parallel.mesh import RULES, MeshError
 from flaxformer_mt.rundir.digests import flatten_paths
 from flaxformer_mt.training.loss import smoothed_cross_entropy
 from flaxformer_mt.training.program import Program, build, model_for_device
@@ -247,7 +248,7 @@ def test_joined_packed_rows_attend_as_they_do_alone(queries, keys, causal):
 
 def test_only_rows_of_one_device_are_joined():
     mesh = jax.sharding.AbstractMesh((2, 2, 2), ("data", "fsdp", "tensor"))
-    with jax.sharding.use_abstract_mesh(mesh):
+    with jax.sharding.use_abstract_mesh(mesh), nn.logical_axis_rules(RULES):
         assert joined_rows(32, 32) == 4  # 8 rows on each of 2 x 2 parts
         assert joined_rows(8, 32) == 2
         assert joined_rows(6, 32) == 1  # not split evenly
