@@ -4,11 +4,13 @@
         [--output FOLDER] [--commit HASH] [--toy]
     python -m benchmarks.first_contact --collect FOLDER --europarl FOLDER
 
-The parts, by worth: `doctor`; `paper_base`, training speed with the paper's batch against compiled
-PyTorch, and the shares of the measured matrix rate; `decoding` of base, beam 4 and greedy;
-`paper_big`; `attention` by einsums, XLA and cuDNN; and `text`: base on a cut of Europarl for the
-remaining time, with its loss curve and scores. If a part fails or takes too long, the result has
-the reason, and the next part runs. The result, first_contact.json, is written again after each
+The parts, by worth: `paper_base`, training speed with the paper's batch against compiled PyTorch,
+and the shares of the measured matrix rate; `decoding` of base with beam 4; `paper_big`; `attention`
+by einsums, XLA and cuDNN; `doctor`; `text`, if there is any: base on a cut of Europarl with its
+loss curve and scores; `greedy` decoding; and `flax_base` and `flax_big`, the models of Flax's own
+layers. A part leaves the later ones the least that they need, as far as there is time: all up to
+`doctor` in eight minutes, all but `text` in twelve. If a part fails or takes too long, the result
+has the reason, and the next part runs. The result, first_contact.json, is written again after each
 part; with --output a page of it and the parts' logs are written beside it.
 
 `--collect` fills a folder for a machine without a network: wheels of what an image with JAX, Flax,
@@ -51,6 +53,8 @@ FIRST = (
     "paper_base_ours_bfloat16_times_torch_compile_bfloat16",
     "paper_base_ours_bfloat16_cold_first_step_seconds",
     "decoding_ours_bfloat16_beam_4_tokens_per_second",
+    "paper_big_ours_bfloat16_tokens_per_second",
+    "paper_big_ours_bfloat16_times_torch_compile_bfloat16",
     "text_sacrebleu_13a",
     *(f"attention_base_packed_causal_{form}_ms" for form in ("ours", "cudnn_mask")),
 )
@@ -96,15 +100,26 @@ class Plan:
     toy: bool
 
     def parts(self) -> list[Part]:
-        """In the order of their worth; `text` needs `prepare`, which needs no GPU."""
+        """In the order of their worth; `text` needs `prepare`, which needs no GPU.
+
+        An H100 has taken 49 s to the first step of base, PyTorch 60 s, and Flax's layers more than
+        46; the matrix rates 12 s, attention 40 s and the doctor 63 s (results/first_contact.json).
+        """
+        # For CPUs PyTorch compiles C++, which takes many minutes.
+        peer = "torch_bfloat16" if self.toy else "torch_compile_bfloat16"
+        with_peer = ("--ours", "ours_bfloat16", "--peers", peer)
+        of_flax = ("--ours", "--peers", "flax_bfloat16")
         parts = [
-            self._doctor(),
             self._prepare(),
-            self._training("paper_base", most=150, least=40),
-            self._decoding(),
-            self._training("paper_big", most=160, least=60),
+            self._training("paper_base", "paper_base", with_peer, most=170, least=140),
+            self._decoding("decoding", beam=4, most=110, least=50),
+            self._training("paper_big", "paper_big", with_peer, most=200, least=150),
             self._attention(),
+            self._doctor(),
             self._text(),
+            self._decoding("greedy", beam=1, most=60, least=30),
+            self._training("flax_base", "paper_base", of_flax, most=100, least=70),
+            self._training("flax_big", "paper_big", of_flax, most=120, least=80),
         ]
         if self.toy:
             # The limits aren't meant for this machine, whatever it is.
@@ -118,6 +133,7 @@ class Plan:
             name="doctor",
             command=lambda _: ["flaxformer_mt", "doctor", "--json"],
             most=100,
+            least=65,
             standard_output=True,
         )
 
@@ -133,37 +149,38 @@ class Plan:
             environment={"JAX_PLATFORMS": "cpu"},
         )
 
-    def _training(self, name: str, *, most: float, least: float) -> Part:
-        config = ["--config", "tiny", "--steps", "2"] if self.toy else ["--config", name]
-        # For CPUs PyTorch compiles C++, which takes many minutes.
-        peer = "torch_bfloat16" if self.toy else "torch_compile_bfloat16"
+    def _training(
+        self, name: str, workload: str, contestants: Sequence[str], *, most: float, least: float
+    ) -> Part:
+        config = ["--config", "tiny", "--steps", "2"] if self.toy else ["--config", workload]
         python = f"torch={sys.executable}"  # the image has both
-        folder = self.work / "training"
+        folder = self.work / name
         return Part(
             name=name,
             command=lambda seconds: [
                 *("benchmarks.training_speed", "--workdir", str(folder), *config),
-                *("--ours", "ours_bfloat16", "--peers", peer, "--python", python, "--once"),
-                *("--minutes", f"{(seconds - 20) / 60:.2f}", "--result", str(self.work / name)),
+                *(*contestants, "--python", python, "--once"),
+                *("--minutes", f"{(seconds - 20) / 60:.2f}", "--result", str(folder / "results")),
             ],
             most=most,
             least=least,
-            results=self.work / name,
+            results=folder / "results",
             logs=folder / config[1],
         )
 
-    def _decoding(self) -> Part:
+    def _decoding(self, name: str, *, beam: int, most: float, least: float) -> Part:
         sentences, rounds, layers = ("8", "1", "1") if self.toy else ("512", "2", "6")
-        folder, results = self.work / "decoder", self.work / "decoding"
+        folder, results = self.work / f"{name}_work", self.work / name
         return Part(
-            name="decoding",
+            name=name,
             command=lambda _: [
                 *("benchmarks.decoding_speed", "--workdir", str(folder), "--peers"),
                 *("--ours", "ours_bfloat16", "--sentences", sentences, "--batches", sentences),
-                *("--rounds", rounds, "--layers", layers, "--result", str(results)),
+                *("--beams", str(beam), "--rounds", rounds, "--layers", layers),
+                *("--result", str(results)),
             ],
-            most=120,
-            least=20,
+            most=most,
+            least=least,
             results=results,
             logs=folder,
         )
@@ -178,7 +195,7 @@ class Plan:
                 *("--output", str(results / "attention.json")),
             ],
             most=60,
-            least=20,
+            least=45,
             results=results,
         )
 
@@ -308,6 +325,18 @@ def _complaint(options: argparse.Namespace) -> str | None:
     return None
 
 
+def allotted(part: Part, later: Sequence[Part], remaining: float) -> float | None:
+    """The seconds that a part may take of the remaining ones; None: fewer than it needs.
+
+    What later parts need at least is kept for as many of them as there is time for, in their order.
+    """
+    for kept in range(len(later), -1, -1):
+        room = remaining - sum(other.least for other in later[:kept])
+        if room >= part.least:
+            return min(part.most, room)
+    return None
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Contact:
     """Runs parts, and writes their figures to `output`/first_contact.json after each.
@@ -333,18 +362,17 @@ class Contact:
             for part in self.parts
             if part.beside
         ]
-        for number, part in enumerate(part for part in self.parts if not part.beside):
-            is_last = part is self.parts[-1]
-            while beside and (number or is_last):
+        sequence = [part for part in self.parts if not part.beside]
+        for number, part in enumerate(sequence):
+            while beside and (number or len(sequence) == 1):
                 running = beside.pop()
                 self._report(running.part, *running.end())
-            reserved = 0 if is_last else max(0.0, self.parts[-1].least)
-            room = self._remaining() - reserved
-            if room < part.least:
-                reason = f"no time was left for it: {room:.0f} of {part.least:.0f} s"
+            seconds = allotted(part, sequence[number + 1 :], self._remaining())
+            if seconds is None:
+                reason = f"no time was left for it: {self._remaining():.0f} of {part.least:.0f} s"
                 self._report(part, reason, 0.0)
                 continue
-            running = Running(part, self.work, min(part.most, room))
+            running = Running(part, self.work, seconds)
             self._report(part, *running.end())
 
     def _remaining(self) -> float:

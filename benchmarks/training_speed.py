@@ -105,7 +105,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--workdir", required=True, type=Path, metavar="DIR")
     parser.add_argument(
-        "--ours", nargs="+", default=list(ALWAYS), choices=ALWAYS, metavar="NAME",
+        "--ours", nargs="*", default=list(ALWAYS), choices=ALWAYS, metavar="NAME",
         help="which of ours and ours_bfloat16 (default: both)",
     )  # fmt: skip
     parser.add_argument(

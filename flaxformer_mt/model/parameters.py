@@ -11,13 +11,19 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from flaxformer_mt.config.schema import ModelConfig
-from flaxformer_mt.model.embedding import SOFTMAX_BIAS, table_rows
+from flaxformer_mt.model.embedding import (
+    SOFTMAX_BIAS,
+    SOFTMAX_TABLE,
+    TARGET_TABLE,
+    table_rows,
+)
 from flaxformer_mt.model.stacks import layer_name
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.text_table import aligned
 
 Params = Mapping[str, Any]
 STACKS = ("encoder", "decoder")
+KERNELS = frozenset(("query", "key", "value", "out", "w_in", "w_out"))  # that products take
 
 
 def initial_params(model: Transformer, key: Array) -> dict[str, Any]:
@@ -48,6 +54,25 @@ def initial_params(model: Transformer, key: Array) -> dict[str, Any]:
         unnamed = nn.meta.remove_axis(params[stack]["layers"], 0, {nn.PARTITION_NAME: "layers"})
         params[stack] = {**params[stack], "layers": unnamed}
     return unstack_layers(params)
+
+
+def variables_for_steps(params: Params, config: ModelConfig) -> dict[str, Any]:
+    """Variables for many calls of `Transformer.decode_step`: kernels are rounded to `config.dtype`
+    once, as products would round them in every call. Lookups keep their float32 table."""
+    if config.dtype == "float32":
+        return {"params": params}
+
+    def rounded(path: tuple[Any, ...], leaf: Array) -> Array:
+        return leaf.astype(config.dtype) if path[-1].key in KERNELS else leaf
+
+    decoder = jax.tree_util.tree_map_with_path(rounded, params["decoder"])
+    softmax, target = SOFTMAX_TABLE[config.tie], TARGET_TABLE[config.tie]
+    tables = params["embedding"]
+    embedding = {**tables, softmax: tables[softmax].astype(config.dtype)}
+    return {
+        "params": {**params, "decoder": decoder, "embedding": embedding},
+        "copies": {"embedding": {target: tables[target][None]}},
+    }
 
 
 def count_by_formula(

@@ -76,7 +76,7 @@ def plan(
     sizes = {"src_vocab_size": src_vocab_size, "tgt_vocab_size": tgt_vocab_size}
     program = build(config, **sizes, devices=topology.devices)
     facts, hlo = _compiled_step(program, topology, shape, save_hlo)
-    compute = _costs(hlo, topology) if hlo else None
+    compute = costs(hlo, topology) if hlo else None
     communication = collectives(hlo, topology, program.mesh) if hlo else ()
     collective_seconds = sum(collective.seconds for collective in communication)
     step_seconds = compute.overlapped_seconds + collective_seconds if compute else 0.0
@@ -122,7 +122,7 @@ def plan(
     )
 
 
-def _costs(
+def costs(
     hlo: HloProgram, topology: Topology, *, unknown_trips: int = 1, one_pass: bool = False
 ) -> Compute:
     """Of one run of a program, or `one_pass` of its unbounded loop."""
@@ -210,8 +210,8 @@ def plan_decoding(
     facts, hlo, _ = compile_quietly(config.name, topology, lower)
     compute = step = None
     if hlo is not None:
-        compute = _costs(hlo, topology, unknown_trips=max_length)
-        step = _costs(hlo, topology, one_pass=True)
+        compute = costs(hlo, topology, unknown_trips=max_length)
+        step = costs(hlo, topology, one_pass=True)
     return DecodePlan(
         **vars(facts),
         compute=compute,

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import itertools
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -20,13 +20,19 @@ from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding.errors import DecodingError
 from flaxformer_mt.decoding.penalties import length_penalty
 from flaxformer_mt.decoding.run import (
+    background,
     output_reader,
     programs,
     schedules,
     shortlists,
     sizes,
 )
-from flaxformer_mt.decoding.run.sizes import plan_batches, shapes_among
+from flaxformer_mt.decoding.run.sizes import (
+    alike_shapes_among,
+    plan_alike,
+    plan_batches,
+    shapes_among,
+)
 from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.text.decoded import Decoded
 from flaxformer_mt.model.embedding import CHUNK
@@ -262,7 +268,7 @@ def test_finished_sentences_leave_and_the_cache_grows(monkeypatch, large):
     # Ten that have to end soon, three later, and three that may go on.
     lengths = [1] * 10 + [7] * 3 + [22] * 3
     sources = [[5 + (n + i) % 20 for i in range(size)] + [EOS] for n, size in enumerate(lengths)]
-    monkeypatch.setattr(sizes, "CPU_SHRINKS", (32, 1))
+    monkeypatch.setattr(sizes, "SHRINKS", 32)
     decode = functools.partial(decoded, n_best=3, seed=1, max_extra_tokens=2, batch_tokens=2048)
     shapes = []
     reshaped = programs.reshaped
@@ -284,7 +290,7 @@ def test_finished_sentences_leave_and_the_cache_grows(monkeypatch, large):
 
     monkeypatch.setattr(schedules.LargeModelSchedule, "search", recorded)
     monkeypatch.setattr(sizes, "SHORTEST_ROOM", 4)
-    monkeypatch.setattr(sizes, "CPU_SHRINKS", (4, 1))
+    monkeypatch.setattr(sizes, "SHRINKS", 4)
     assert_same(decode(sources), undisturbed)
     assert sorted(finished) == list(range(16))  # each once
     assert {rows for rows, _ in shapes} >= {16, 4} and max(room for _, room in shapes) == 24
@@ -303,6 +309,11 @@ def test_members_of_an_ensemble_may_pad_their_tables_differently():
     assert_same(with_padding, expected, "log_prob")
 
 
+def for_tpu(*arguments: Any, default: Any, tpu: Any = None, **_: Any) -> Any:
+    """As `jax.lax.platform_dependent` where programs are compiled for a TPU."""
+    return (tpu or default)(*arguments)
+
+
 def test_a_tpu_searches_with_tables_of_whole_chunks_and_finds_the_same(monkeypatch):
     sizes: dict[str, Any] = {"positions": "learned", "tie": "none", "logits_bias": True}
     model, _ = tiny()
@@ -315,7 +326,7 @@ def test_a_tpu_searches_with_tables_of_whole_chunks_and_finds_the_same(monkeypat
     for settings in ({}, {"no_repeat_ngram": 1}, {"diverse_groups": 2, "diversity": 0.5}):
         expected = decoded(sources, members=((params,), (model,)), n_best=2, **settings)
         with monkeypatch.context() as patch:
-            patch.setattr(jax.lax, "platform_dependent", lambda *x, tpu, default: tpu(*x))
+            patch.setattr(jax.lax, "platform_dependent", for_tpu)
             on_tpu = decoded(sources, members=(padded, models), n_best=2, **settings)
         assert_same(on_tpu, expected)
 
@@ -330,22 +341,12 @@ def test_length_rules_are_settings():
         assert output.at_limit == (len(output.tokens) + 1 == limit)
 
 
-@pytest.mark.parametrize("ahead", [False, True])
-def test_no_sentences_need_more_than_was_compiled(monkeypatch, large, ahead):
-    """An accelerator compiles all programs of a shape before its first batch."""
-    of = [sizes.shrunk(rows, sizes.ACCELERATOR_SHRINKS) for rows in (512, 128, 32, 16, 4)]
-    assert of == [16, 8, 8, 0, 0]
-    longest, count = 14, 16 if ahead else 4
-    beams = 7 if ahead else 3  # of which no other test compiles a search
+def test_no_sentences_need_more_than_was_compiled(monkeypatch, large):
+    longest, count, beams = 14, 4, 3  # of which no other test compiles a search
     monkeypatch.setattr(sizes, "SHORTEST_ROOM", 4)
-    monkeypatch.setattr(sizes, "ACCELERATOR_SHRINKS", (4, 2))
-    monkeypatch.setattr(sizes, "COMPILES_FAST", () if ahead else ("cpu",))
     with logged_times("backend_compile_duration") as compiled:
-        if ahead:
-            decoded([[*range(UNK + 1, UNK + longest), EOS]] * count, beam_size=beams)
-        else:
-            decoder(beam_size=beams).compile([longest] * count)
-    # Four sizes of cache, and 4 and 1 rows, or 16 and 4: begin, 7 times advance, reshape them.
+        decoder(beam_size=beams).compile([longest] * count)
+    # Four sizes of cache, and 4 and 1 rows: begin, 7 times advance, reshape them.
     assert len(compiled) > 1 + 7 + 7
     rng = np.random.default_rng(1)
     with logged_times("backend_compile_duration") as compiled:
@@ -357,32 +358,109 @@ def test_no_sentences_need_more_than_was_compiled(monkeypatch, large, ahead):
     assert not compiled
 
 
-def test_an_interrupt_leaves_out_what_was_to_be_compiled(monkeypatch, large):
-    stopped = threading.Event()
+@pytest.fixture
+def accelerator(monkeypatch, large):
+    """Models are searched as on an accelerator, in batches of 4 positions and more, of one row if
+    the sources are no more."""
+    monkeypatch.setattr(sizes, "COMPILES_FAST", ())
+    monkeypatch.setattr(sizes, "ACCELERATOR_SHORTEST", 4)
+    monkeypatch.setattr(sizes, "ACCELERATOR_FEW", 1)
 
-    class Pool(ThreadPoolExecutor):
-        def shutdown(self, wait=True, *, cancel_futures=False):
-            super().shutdown(wait=False, cancel_futures=cancel_futures)
-            stopped.set()
-            super().shutdown(wait)
+
+def of_lengths(lengths, seed: int = 1) -> list[list[int]]:
+    rng = np.random.default_rng(seed)
+    return [[*rng.integers(UNK + 1, VOCAB, n - 1).tolist(), EOS] for n in lengths]
+
+
+def test_an_accelerator_compiles_few_programs_and_finds_the_same(monkeypatch, accelerator):
+    sources = of_lengths([*range(1, 25), *range(1, 10)])
+    settings = {"beam_size": 5, "n_best": 2, "batch_tokens": 160}
+    with monkeypatch.context() as patch:
+        patch.setattr(sizes, "COMPILES_FAST", ("cpu",))
+        expected = decoded(sources, **settings)
+
+    with logged_times("backend_compile_duration") as compiled:
+        assert_same(decoded(sources, **settings), expected)
+    # Sources of up to 4, 16 and 24 tokens; the cache of the first grows from 4 to 10 positions.
+    programs_of_search = 4 + 2 + 2
+    assert len(compiled) <= programs_of_search
+    with logged_times("backend_compile_duration") as compiled:
+        assert_same(decoded(sources[::-1], **settings), expected[::-1])
+        assert_same(decoded(sources[3:30], **settings), expected[3:30])
+    assert not compiled
+
+
+def test_a_server_on_an_accelerator_compiles_all_that_it_needs(accelerator):
+    settings = {"beam_size": 6, "batch_tokens": 192}  # as no other test
+    with logged_times("backend_compile_duration") as compiled:
+        shapes = decoder(**settings).compile([2] * 5, longest=14)
+    assert shapes == {(8, 4), (2, 16)} and compiled
+    with logged_times("backend_compile_duration") as compiled:
+        for seed in range(5):
+            lengths = np.random.default_rng(seed).integers(1, 15, 5)
+            decoded(of_lengths(lengths, seed), **settings)
+    assert not compiled
+
+
+def test_an_accelerator_compiles_a_larger_cache_ahead_only_for_several_batches(
+    monkeypatch, accelerator
+):
+    """Most outputs need none, and a process doesn't end while it compiles."""
+    begun = []
+
+    def beside(_: Any, tasks: Any) -> Any:
+        begun.append([stage for _, stage in tasks])
+        return nullcontext()
+
+    monkeypatch.setattr(schedules.BackgroundCompiler, "beside", beside)
+    for count in (8, 9):
+        decoded([[5, EOS]] * count, beam_size=5, batch_tokens=160)
+    single, several = begun
+    assert single == [("begin", 4), ("advance", 4)]
+    assert several == [*single, ("grow", 10), ("advance", 10)]
+
+
+def test_the_smallest_batch_on_an_accelerator_is_for_few_sources():
+    config = DecodingConfig(beam_size=4, batch_tokens=8192)
+
+    def shapes(lengths: list[int], shards: int = 1) -> list[tuple[int, int]]:
+        batches = list(plan_alike(lengths, config, 250, shards=shards))
+        assert sorted(n for batch in batches for n in batch.numbers) == [*range(len(lengths))]
+        return [(batch.rows, batch.length) for batch in batches]
+
+    assert shapes([3]) == [(8, 64)] and shapes([200]) == [(8, 250)]
+    assert shapes([30] * 8) == [(8, 64)] and shapes([30] * 9) == [(32, 64)]
+    assert shapes([30] * 40) == [(32, 64)] * 2  # the last one, too, is of full rows
+    assert shapes([30] * 16, shards=2) == [(16, 64)]
+    assert shapes([200, *[30] * 40]) == [(8, 250), (32, 64), (32, 64)]
+    assert shapes([]) == []
+
+
+@pytest.mark.parametrize("count", [1, 5, 16])
+def test_shapes_alike_are_those_of_every_mixture(count):
+    config = DecodingConfig(beam_size=4, batch_tokens=512)
+    foreseen = alike_shapes_among([60] * count, config, 512, longest=300)
+    assert len(foreseen) == 3 and len(alike_shapes_among([60] * count, config, 512)) == 1
+    for lengths in itertools.combinations_with_replacement((60, 200, 300), count):
+        planned = plan_alike(lengths, config, 512)
+        assert {(batch.rows, batch.length) for batch in planned} <= foreseen
+    assert alike_shapes_among([], config, 512, longest=60) == frozenset()
+
+
+def test_an_interrupt_leaves_out_what_was_to_be_compiled(monkeypatch, accelerator):
+    calls = []
 
     def interrupted(*_: Any, **__: Any) -> None:
-        if program.call_count > 1:
-            stopped.wait(60)
+        calls.append(threading.current_thread())
         raise KeyboardInterrupt
 
-    program = mock.Mock(side_effect=interrupted)
-    monkeypatch.setattr(programs, "compiled", lambda _: program)
-    monkeypatch.setattr(schedules, "ThreadPoolExecutor", Pool)
-    monkeypatch.setattr(sizes, "COMPILES_FAST", ())
-    monkeypatch.setattr(schedules, "processors", lambda: 1)
-    config = dataclasses.replace(CONFIG, beam_size=2, batch_tokens=64)
-    lengths = [*range(2, 25)]
-    assert len({(batch.rows, batch.length) for batch in plan_batches(lengths, config, 24)}) > 2
-    sources = [[*[UNK + 1] * (length - 1), EOS] for length in lengths]
+    monkeypatch.setattr(programs, "_form_of_result", interrupted)
+    monkeypatch.setattr(background, "processors", lambda: 1)
     with pytest.raises(KeyboardInterrupt):
-        decoded(sources, beam_size=2, batch_tokens=64)
-    assert 1 <= program.call_count <= 2
+        decoded(of_lengths(range(1, 25)), beam_size=2, batch_tokens=64)
+    for thread in calls:
+        thread.join()
+    assert 1 <= len(calls) <= 2
 
 
 def test_a_small_model_needs_few_programs_whatever_the_lengths(monkeypatch):

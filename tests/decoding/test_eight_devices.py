@@ -12,6 +12,7 @@ from flaxformer_mt.decoding.search.state import State
 from flaxformer_mt.parallel.mesh import local_mesh, make_mesh, whole_on
 from tests.decoding.examples import as_part, decoded, forcing, sentences, tiny
 from tests.parallel.test_eight_devices import on_eight_devices
+from tests.training.test_compilations import logged_times
 
 SENTENCES = 21  # no number of devices divides it but three
 
@@ -61,8 +62,23 @@ def check() -> None:
         for beam in (1, 4):
             searched(meshes[count], params, beam).assert_same(expected[beam])
         assert scores(meshes[count]) == pytest.approx(scores(meshes[1]), abs=1e-5)
+    check_an_accelerators_schedule(meshes[8], params, expected[4])
     check_parameters_of_another_mesh(params, expected[4])
     check_every_device_has_its_rows(params)
+
+
+def check_an_accelerators_schedule(mesh: Any, params: Any, expected: Searched) -> None:
+    """What is compiled beside the search is what the search runs."""
+    fast, sizes.COMPILES_FAST = sizes.COMPILES_FAST, ()
+    sizes.ACCELERATOR_SHORTEST, sizes.ACCELERATOR_FEW = 8, 1
+    with logged_times("backend_compile_duration") as compiled:
+        searched(mesh, params, 4).assert_same(expected)
+    # Sources of up to 8 and 24 tokens; the cache of the first grows.
+    assert 1 < len(compiled) <= 4 + 2
+    with logged_times("backend_compile_duration") as compiled:
+        searched(mesh, params, 4).assert_same(expected)
+    assert not compiled
+    sizes.COMPILES_FAST = fast
 
 
 def check_parameters_of_another_mesh(params: Any, expected: Searched) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,9 +100,7 @@ class BatchDecoder:
         max_length = min(model.config.max_length for model in models)
         self._limits = OutputLimits(config, max_length)
         self._shortlist = shortlist if trees is None else None
-        self._schedule = schedule_for(
-            self._programs, config, self._limits, shortlist=self._shortlist is not None
-        )
+        self._schedule = schedule_for(self._programs, config, self._limits)
         self._seed = (sampling or Sampling()).seed
         self._constraint_sizes = constraint_sizes
         self._reader = OutputReader(rules, text_of)
@@ -172,10 +170,30 @@ class BatchDecoder:
     ) -> Generator[FinishedRows]:
         """The outputs of all sources, as they finish."""
         planned = deque(self._schedule.plan([len(source.tokens) for source in sources]))
-        if not any(source.prefix or source.forbidden or source.phrases for source in sources):
-            padding = self._padding(self._programs, None)
-            self._schedule.compile_ahead(self._programs, padding, planned)
+        with self._compiling(sources, planned):
+            yield from self._searched_batches(planned, sources, limits, continues)
 
+    def _compiling(
+        self, sources: Sequence[Source], planned: Collection[PlannedBatch]
+    ) -> contextlib.AbstractContextManager[None]:
+        """While batches are searched, compiles the programs of later ones, as far as these are
+        known: a batch's shortlist, prefixes and phrases decide on its own."""
+        is_plain = not any(
+            source.prefix or source.forbidden or source.phrases for source in sources
+        )
+        if self._shortlist is not None or not is_plain:
+            return contextlib.nullcontext()
+        padding = self._padding(self._programs, None)
+        return self._schedule.compiling(self._programs, padding, planned)
+
+    def _searched_batches(
+        self,
+        planned: deque[PlannedBatch],
+        sources: Sequence[Source],
+        limits: Sequence[int],
+        continues: Continues | None,
+    ) -> Generator[FinishedRows]:
+        """The outputs of these batches, as they finish."""
         while planned:
             batch = planned.popleft()
             own_sources = [sources[number] for number in batch.numbers]

@@ -12,8 +12,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
-from jax.stages import Lowered
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.stages import Compiled, Lowered
 from jaxtyping import Array, Int
 
 from flaxformer_mt.config import DecodingConfig
@@ -27,8 +27,9 @@ from flaxformer_mt.decoding.text.limits import output_limit
 from flaxformer_mt.decoding.top_k import take
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.embedding import CHUNK
+from flaxformer_mt.model.parameters import variables_for_steps
 from flaxformer_mt.model.transformer import grown
-from flaxformer_mt.parallel.mesh import on_mesh, place_batch, whole_on
+from flaxformer_mt.parallel.mesh import batch_sharding, on_mesh, place_batch, whole_on
 
 Params = tuple[Any, ...]  # a tree under "params" for each of the models
 Models = tuple[Transformer, ...]  # several: an ensemble
@@ -39,7 +40,8 @@ Group = TypeVar("Group")
 class SearchPrograms:
     """The three programs of a search with fixed models, rules and numbers, on a mesh.
 
-    With `compile_only` they are compiled and not run, and give arrays without values.
+    With `compiled_by` they are compiled, by that function, and not run, and give arrays without
+    values; the mesh may then be of devices that aren't here.
     """
 
     params: Params
@@ -47,7 +49,7 @@ class SearchPrograms:
     rules: Rules
     numbers: SearchNumbers
     mesh: Mesh
-    compile_only: bool = False
+    compiled_by: Callable[[Lowered], Compiled] | None = None
 
     @classmethod
     def of(
@@ -80,10 +82,23 @@ class SearchPrograms:
     def begin(self, batch: BatchArrays, *, length: int, room: int) -> State:
         """The state before the first step, for outputs of at most `length` tokens, with a cache for
         the first `room`."""
-        begin = self._program(begin_search)
+        return self._begun(self._program(begin_search), batch, length=length, room=room)
+
+    def form_of_begin(self, batch: BatchArrays, *, length: int, room: int) -> State:
+        """What `begin` gives, without values and without compiling: what `advance` is compiled
+        for meanwhile."""
+        form = self._begun(begin_search.eval_shape, batch, length=length, room=room)
+        by_rows, whole = batch_sharding(self.mesh), NamedSharding(self.mesh, PartitionSpec())
+        return jax.tree.map(
+            lambda leaf: leaf.update(sharding=by_rows if leaf.ndim else whole), form
+        )
+
+    def _begun(
+        self, begin: Callable[..., State], batch: BatchArrays, *, length: int, room: int
+    ) -> State:
         on_one_cpu = self.mesh.size == 1 and self.mesh.devices.flat[0].platform == "cpu"
         blocks = blocks_of(*batch.src.shape) if on_one_cpu else 1
-        placed = place_batch(batch, self.mesh)
+        placed = self._placed(batch)
         with on_mesh(self.mesh):
             return begin(
                 self.params,
@@ -116,12 +131,36 @@ class SearchPrograms:
     def reshape(self, state: State, rows: np.ndarray, room: int) -> State:
         """The state with only these rows of each shard, [shards, rows], and a cache of `room`."""
         reshape = self._program(reshaped)
-        placed = place_batch(rows.astype(np.int32), self.mesh)
+        placed = self._placed(rows.astype(np.int32))
         with on_mesh(self.mesh):
             return reshape(state, placed, shards=self.shards, room=room)
 
     def _program(self, program: Any) -> Callable[..., State]:
-        return compiled(program) if self.compile_only else program
+        if self.compiled_by is None:
+            return program
+        return functools.partial(_form_of_result, program, self.compiled_by)
+
+    def _placed(self, host_arrays: Any) -> Any:
+        """A batch's arrays on the mesh, or their forms there."""
+        if self.compiled_by is None:
+            return place_batch(host_arrays, self.mesh)
+        sharding = batch_sharding(self.mesh)
+        return jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
+            host_arrays,
+        )
+
+
+def _form_of_result(
+    program: Any, compiled_by: Callable[[Lowered], Compiled], *arguments: Any, **settings: Any
+) -> State:
+    """What one of these programs gives, without values, once it is compiled."""
+    lowered = program.lower(*arguments, **settings)
+    shardings = compiled_by(lowered).output_shardings
+    form: State = jax.tree.map(
+        lambda leaf, sharding: leaf.update(sharding=sharding), lowered.out_info, shardings
+    )
+    return form
 
 
 def suited(params: Params, models: Models, platform: str) -> tuple[Params, Models]:
@@ -249,20 +288,6 @@ def reshaped(state: State, rows: Int[Array, "shards kept"], *, shards: int, room
     return _sharded_by_rows(_with_room(state, room))
 
 
-def compiled(program: Any) -> Callable[..., State]:
-    """One of these three programs, compiled but not run: gives its output without values."""
-
-    def compile_for(*arguments: Any, **settings: Any) -> State:
-        lowered = program.lower(*arguments, **settings)
-        shardings = lowered.compile().output_shardings
-        output: State = jax.tree.map(
-            lambda leaf, sharding: leaf.update(sharding=sharding), lowered.out_info, shardings
-        )
-        return output
-
-    return compile_for
-
-
 def rows_of(state: State, chosen: np.ndarray) -> State:
     return jax.tree.map(lambda leaf: leaf[chosen] if leaf.ndim else leaf, state)
 
@@ -298,13 +323,14 @@ def _with_room(state: State, room: int) -> State:
 
 def step_of(params: Params, models: Models) -> Step:
     """One step of all models: the log of their mean probability, or a single model's logits."""
+    variables = [
+        variables_for_steps(tree, model.config) for tree, model in zip(params, models, strict=True)
+    ]
 
     def step(tokens: Array, index: Array, cache: Any) -> tuple[Array, Any]:
         caches, logits = [], []
-        for tree, model, member in zip(params, models, _member_caches(cache), strict=True):
-            output, member = model.apply(
-                {"params": tree}, tokens, index, member, method="decode_step"
-            )
+        for own, model, member in zip(variables, models, _member_caches(cache), strict=True):
+            output, member = model.apply(own, tokens, index, member, method="decode_step")
             logits.append(output)
             caches.append(member)
         if len(models) == 1:

@@ -1,29 +1,48 @@
-"""When sentences leave a batch and caches grow: one schedule for large models, one for small.
+"""When sentences leave a batch and caches grow: a schedule for large models on a CPU, one for small
+ones there, and one for accelerators.
 
-Both yield the numbers of sources (-1: padding) with the hypotheses of as many rows, as these
-finish. Whatever the schedule, an output is the same.
+All yield the numbers of sources (-1: padding) with the hypotheses of as many rows, as these finish.
+Whatever the schedule, an output is the same.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import itertools
 import operator
 import threading
-from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
 import numpy as np
+from jax.stages import Compiled, Lowered
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.processes import processors
 from flaxformer_mt.decoding.run import sizes
 from flaxformer_mt.decoding.run.arrays import BatchArrays
+from flaxformer_mt.decoding.run.background import BackgroundCompiler
 from flaxformer_mt.decoding.run.programs import SearchPrograms, concatenated, padded_to, rows_of
-from flaxformer_mt.decoding.run.sizes import PlannedBatch, plan_batches, plan_groups, shapes_among
+from flaxformer_mt.decoding.run.sizes import (
+    PlannedBatch,
+    alike_shapes_among,
+    plan_alike,
+    plan_batches,
+    plan_groups,
+    shapes_among,
+)
 from flaxformer_mt.decoding.search.state import Hypotheses, State
 from flaxformer_mt.decoding.text.limits import OutputLimits
 
@@ -42,10 +61,10 @@ class Schedule(Protocol):
         """Batches over sources of these lengths."""
         ...
 
-    def compile_ahead(
+    def compiling(
         self, programs: SearchPrograms, padding: Padding, batches: Collection[PlannedBatch]
-    ) -> None:
-        """Before these batches are searched, compiles what is better compiled at once."""
+    ) -> contextlib.AbstractContextManager[None]:
+        """While these batches are searched, compiles what later ones need beside earlier ones."""
         ...
 
     def search(
@@ -63,20 +82,14 @@ class Schedule(Protocol):
 
 
 def schedule_for(
-    programs: SearchPrograms, config: DecodingConfig, limits: OutputLimits, *, shortlist: bool
+    programs: SearchPrograms, config: DecodingConfig, limits: OutputLimits
 ) -> Schedule:
     """The schedule for a model of this size, on its devices."""
     if programs.is_small:
         return SmallModelSchedule(config, limits, cores=processors())
-    platform = programs.mesh.devices.flat[0].platform
-    compiles_fast = platform in sizes.COMPILES_FAST
-    return LargeModelSchedule(
-        config,
-        limits,
-        shards=programs.shards,
-        shrinks=sizes.CPU_SHRINKS if compiles_fast else sizes.ACCELERATOR_SHRINKS,
-        ahead=not compiles_fast and not shortlist,
-    )
+    if programs.mesh.devices.flat[0].platform in sizes.COMPILES_FAST:
+        return LargeModelSchedule(config, limits, shards=programs.shards)
+    return AcceleratorSchedule(config, limits, shards=programs.shards)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,20 +100,16 @@ class LargeModelSchedule:
     config: DecodingConfig
     limits: OutputLimits
     shards: int  # of a batch's rows, one per device
-    shrinks: tuple[int, int]  # as sizes.CPU_SHRINKS
-    ahead: bool  # compile all programs of a shape before its first batch
 
     def plan(self, lengths: Sequence[int]) -> Iterator[PlannedBatch]:
         """As `Schedule.plan`."""
         return plan_batches(lengths, self.config, self.limits.max_length, shards=self.shards)
 
-    def compile_ahead(
+    def compiling(
         self, programs: SearchPrograms, padding: Padding, batches: Collection[PlannedBatch]
-    ) -> None:
-        """As `Schedule.compile_ahead`."""
-        if self.ahead:
-            shapes = {(batch.rows, batch.length) for batch in batches}
-            self._call_all(dataclasses.replace(programs, compile_only=True), padding, shapes)
+    ) -> contextlib.AbstractContextManager[None]:
+        """As `Schedule.compiling`: nothing, since a CPU's programs compile fast."""
+        return contextlib.nullcontext()
 
     def search(
         self, programs: SearchPrograms, arrays: BatchArrays, batch: PlannedBatch
@@ -112,7 +121,7 @@ class LargeModelSchedule:
         state = programs.begin(arrays, length=length, room=room)
         while True:
             per_shard = len(numbers) // self.shards
-            few = sizes.shrunk(per_shard, self.shrinks)
+            few = per_shard // sizes.SHRINKS
             state = programs.advance(state, room, few)
             stopped = np.asarray(state.stopped)
             if stopped.all():
@@ -136,62 +145,148 @@ class LargeModelSchedule:
     def compile(
         self, programs: SearchPrograms, padding: Padding, lengths: Sequence[int], *, longest: int
     ) -> frozenset[Shape]:
-        """As `Schedule.compile`. Each program is called on padding as well: what the device has no
-        memory for fails now."""
+        """As `Schedule.compile`. Each program is called on padding: what there is no memory for
+        fails now."""
         shapes = shapes_among(
             lengths, self.config, self.limits.max_length, shards=self.shards, longest=longest
         )
-        if self.ahead:
-            self._call_all(dataclasses.replace(programs, compile_only=True), padding, shapes)
-        self._call_all(programs, padding, shapes)
+        for shape in shapes:
+            length = self.limits.of(shape[1])
+            room = sizes.more_room(0, length)
+            known = set()
+            states = deque([(programs.begin(padding(*shape), length=length, room=room), room)])
+            while states:
+                state, room = states.popleft()
+                if (state.stopped.size, room) not in known:
+                    known.add((state.stopped.size, room))
+                    states += self._following(programs, state, room, length)
         return shapes
 
-    def _call_all(
-        self, programs: SearchPrograms, padding: Padding, shapes: Collection[Shape]
-    ) -> None:
-        """Calls all programs that batches of these shapes may need: to compile them, as many at
-        once as there are cores, or to run them, one after another. JAX finds them at their next
-        call."""
-        known = set()
-        pool = ThreadPoolExecutor(processors() if programs.compile_only else 1)
-        try:
-            tasks = deque(
-                (shape, pool.submit(self._first_states, programs, padding, shape))
-                for shape in shapes
-            )
-            while tasks:
-                shape, task = tasks.popleft()
-                for state, room in task.result():
-                    key = shape, state.stopped.size, room
-                    if key not in known:
-                        known.add(key)
-                        following = pool.submit(self._following, programs, shape, state, room)
-                        tasks.append((shape, following))
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-    def _first_states(
-        self, programs: SearchPrograms, padding: Padding, shape: Shape
-    ) -> list[tuple[State, int]]:
-        """The first state of a batch of this shape, with the room of its cache."""
-        length = self.limits.of(shape[1])
-        room = sizes.more_room(0, length)
-        return [(programs.begin(padding(*shape), length=length, room=room), room)]
-
     def _following(
-        self, programs: SearchPrograms, shape: Shape, state: State, room: int
-    ) -> list[tuple[State, int]]:
-        """The states that a batch may come to from another one."""
-        per_shard, length = state.stopped.size // self.shards, self.limits.of(shape[1])
+        self, programs: SearchPrograms, state: State, room: int, length: int
+    ) -> Iterator[tuple[State, int]]:
+        """The states that a batch may come to from another one, with the room of their caches."""
+        per_shard = state.stopped.size // self.shards
         state = programs.advance(state, room)
-        reshaped = []
-        for fewer in {per_shard, sizes.shrunk(per_shard, self.shrinks)} - {0}:
+        for fewer in {per_shard, per_shard // sizes.SHRINKS} - {0}:
             for other_room in {room, sizes.more_room(room, length)}:
                 if (fewer, other_room) != (per_shard, room):
                     first_rows = np.tile(np.arange(fewer), (self.shards, 1))
-                    smaller = programs.reshape(state, first_rows, other_room)
-                    reshaped.append((smaller, other_room))
-        return reshaped
+                    yield programs.reshape(state, first_rows, other_room), other_room
+
+
+class Stage(NamedTuple):
+    """A program that a batch on an accelerator runs, with a cache of this room after it."""
+
+    program: Literal["begin", "advance", "grow"]
+    room: int
+
+
+Key = tuple[Shape, Stage]
+Tasks = dict[Key, Callable[[], State]]
+
+
+@dataclasses.dataclass(frozen=True)
+class AcceleratorSchedule:
+    """A batch keeps its rows to the end, since a step of few takes hardly less time than one of
+    many, while every program takes seconds to compile; its cache grows once at most."""
+
+    config: DecodingConfig
+    limits: OutputLimits
+    shards: int  # of a batch's rows, one per device
+    compiler: BackgroundCompiler[Key] = dataclasses.field(default_factory=BackgroundCompiler)
+
+    def plan(self, lengths: Sequence[int]) -> Iterator[PlannedBatch]:
+        """As `Schedule.plan`."""
+        return plan_alike(lengths, self.config, self.limits.max_length, shards=self.shards)
+
+    def compiling(
+        self, programs: SearchPrograms, padding: Padding, batches: Collection[PlannedBatch]
+    ) -> contextlib.AbstractContextManager[None]:
+        """As `Schedule.compiling`, in the order in which batches need it. What a shape's only batch
+        may do without, a larger cache, is compiled when it is needed."""
+        tasks: Tasks = {}
+        for shape, count in Counter((batch.rows, batch.length) for batch in batches).items():
+            of_shape = self.tasks(programs, padding, shape)
+            tasks |= dict(itertools.islice(of_shape.items(), None if count > 1 else 2))
+        return self.compiler.beside(tasks)
+
+    def search(
+        self, programs: SearchPrograms, arrays: BatchArrays, batch: PlannedBatch
+    ) -> Generator[Finished]:
+        """As `Schedule.search`, all rows at once."""
+        shape = batch.rows, batch.length
+        state: Any = arrays
+        for stage in self._stages(batch.length):
+            if stage.program == "grow" and np.asarray(state.stopped).all():
+                break
+            self.compiler.wait_for((shape, stage))
+            state = self._run(stage, programs, state, shape)
+        yield batch.by_row, jax.tree.map(np.asarray, state.finished)
+
+    def compile(
+        self, programs: SearchPrograms, padding: Padding, lengths: Sequence[int], *, longest: int
+    ) -> frozenset[Shape]:
+        """As `Schedule.compile`. Each program is called on padding as well: what the device has no
+        memory for fails now."""
+        shapes = alike_shapes_among(
+            lengths, self.config, self.limits.max_length, shards=self.shards, longest=longest
+        )
+        tasks: Tasks = {}
+        for shape in shapes:
+            tasks |= self.tasks(programs, padding, shape)
+        with self.compiler.beside(tasks):
+            for key in tasks:
+                self.compiler.wait_for(key)
+
+        for shape in shapes:
+            state: Any = padding(*shape)
+            for stage in self._stages(shape[1]):
+                state = self._run(stage, programs, state, shape)
+            jax.block_until_ready(state)
+        return shapes
+
+    def tasks(
+        self,
+        programs: SearchPrograms,
+        padding: Padding,
+        shape: Shape,
+        compiled_by: Callable[[Lowered], Compiled] = Lowered.compile,
+    ) -> Tasks:
+        """What compiles each program of a shape, in the order in which a batch needs them."""
+        compiling = dataclasses.replace(programs, compiled_by=compiled_by)
+        length, arrays = self.limits.of(shape[1]), padding(*shape)
+
+        def compile_stage(stage: Stage, room_before: int) -> State:
+            before: Any = arrays
+            if stage.program != "begin":
+                before = compiling.form_of_begin(arrays, length=length, room=room_before)
+            return self._run(stage, compiling, before, shape)
+
+        tasks: Tasks = {}
+        room_before = 0
+        for stage in self._stages(shape[1]):
+            tasks[shape, stage] = functools.partial(compile_stage, stage, room_before)
+            room_before = stage.room
+        return tasks
+
+    def _stages(self, src_length: int) -> Iterator[Stage]:
+        """What a batch goes through until all its rows are finished."""
+        first_room, *later_rooms = sizes.rooms_of_alike(src_length, self.limits.of(src_length))
+        yield from (Stage("begin", first_room), Stage("advance", first_room))
+        for room in later_rooms:
+            yield from (Stage("grow", room), Stage("advance", room))
+
+    def _run(
+        self, stage: Stage, programs: SearchPrograms, before: BatchArrays | State, shape: Shape
+    ) -> State:
+        rows, src_length = shape
+        if isinstance(before, BatchArrays):
+            return programs.begin(before, length=self.limits.of(src_length), room=stage.room)
+        if stage.program == "advance":
+            return programs.advance(before, stage.room)
+        every_row = np.tile(np.arange(rows // self.shards), (self.shards, 1))
+        return programs.reshape(before, every_row, stage.room)
 
 
 class Waiting(NamedTuple):
@@ -215,10 +310,11 @@ class SmallModelSchedule:
         """As `Schedule.plan`."""
         return plan_groups(lengths, self.config, self.limits.max_length, cores=self.cores)
 
-    def compile_ahead(
+    def compiling(
         self, programs: SearchPrograms, padding: Padding, batches: Collection[PlannedBatch]
-    ) -> None:
-        """As `Schedule.compile_ahead`: nothing, since all have few shapes."""
+    ) -> contextlib.AbstractContextManager[None]:
+        """As `Schedule.compiling`: nothing, since all have few shapes."""
+        return contextlib.nullcontext()
 
     def search(
         self, programs: SearchPrograms, arrays: BatchArrays, batch: PlannedBatch

@@ -20,12 +20,12 @@ from flaxformer_mt.decoding.rounding import (
 
 SHORTEST = 16  # source positions of the smallest batch shape
 SHORTEST_ROOM = 32  # output positions of the smallest cache
-# A batch moves to a shape of so many times fewer rows, though no fewer than the second number.
-CPU_SHRINKS = (4, 1)
-# Each program takes many seconds to compile; and a step of base, beam 4, is planned to take 0.39 ms
-# on a TPU v5e with 8 rows and 0.30 with one.
-ACCELERATOR_SHRINKS = (32, 8)
-COMPILES_FAST = ("cpu",)  # elsewhere some dozens of programs take long: all are compiled at once
+COMPILES_FAST = ("cpu",)
+SHRINKS = 4  # a batch on a CPU moves to a shape of so many times fewer rows
+# On an accelerator, where programs take seconds to compile: the source positions of the smallest
+# batch shape, and the rows of a shard that has few sources.
+ACCELERATOR_SHORTEST = 64
+ACCELERATOR_FEW = 8
 SMALL = 1 << 23  # parameters up to which compiling takes longer than searching, on a CPU
 BLOCK = 1024  # source tokens that a CPU encodes at a time: a layer's activations stay in its cache
 
@@ -80,11 +80,54 @@ def plan_groups(
     planned = []
     for length, group in itertools.groupby(order, rounded.__getitem__):
         numbers = tuple(group)
-        most = power_of_two_at_most(max(config.batch_tokens // (length * config.beam_size), 1))
-        rows = min(one_of_few(len(numbers), 4), most)
+        rows = min(one_of_few(len(numbers), 4), _rows_within(config, length))
         threads = min(cores, -(-len(numbers) // rows))
         planned.append(PlannedBatch(numbers, rows, length, threads))
     return planned
+
+
+def plan_alike(
+    lengths: Sequence[int], config: DecodingConfig, max_length: int, *, shards: int = 1
+) -> Iterator[PlannedBatch]:
+    """Batches over sources of these lengths, longest first, in fewer shapes than `plan_batches`: a
+    length is 64, 256, 1,024 ... (or `max_length`), and all batches of a length have full rows, or
+    ACCELERATOR_FEW in a shard where the sources are no more than these."""
+    is_few = len(lengths) <= ACCELERATOR_FEW * shards
+
+    def largest(longest: int) -> tuple[int, int]:
+        return _alike(longest, config, max_length, is_few=is_few)
+
+    for batch in in_batches(lengths, largest, shards=shards):
+        rows, _ = largest(batch.length)
+        yield batch._replace(rows=rows * shards)
+
+
+def _alike(
+    longest: int, config: DecodingConfig, max_length: int, *, is_few: bool
+) -> tuple[int, int]:
+    """A share's rows and source length in `plan_alike`, if its longest source has this length."""
+    src_length = min(one_of_few(longest, ACCELERATOR_SHORTEST), max(max_length, longest))
+    rows = _rows_within(config, src_length)
+    return (min(rows, ACCELERATOR_FEW) if is_few else rows), src_length
+
+
+def alike_shapes_among(
+    lengths: Sequence[int],
+    config: DecodingConfig,
+    max_length: int,
+    *,
+    shards: int = 1,
+    longest: int = 0,
+) -> frozenset[tuple[int, int]]:
+    """As `shapes_among`, of `plan_alike`."""
+    if not lengths:
+        return frozenset()
+    is_few = len(lengths) <= ACCELERATOR_FEW * shards
+    shapes = set()
+    for length in range(min(lengths), max(longest, *lengths) + 1):
+        rows, src_length = _alike(length, config, max_length, is_few=is_few)
+        shapes.add((rows * shards, src_length))
+    return frozenset(shapes)
 
 
 def in_batches(
@@ -126,15 +169,12 @@ def _largest(length: int, config: DecodingConfig, max_length: int) -> tuple[int,
     """A full share's rows and source length, if its longest source has this length."""
     needed = max(length, SHORTEST)
     src_length = min(power_of_two_at_least(needed), max(max_length, needed))
-    rows = max(config.batch_tokens // (src_length * config.beam_size), 1)
-    return power_of_two_at_most(rows), src_length
+    return _rows_within(config, src_length), src_length
 
 
-def shrunk(rows: int, shrinks: tuple[int, int]) -> int:
-    """The next number of rows, by one of the SHRINKS, at most a quarter; 0 if there is none."""
-    times, least = shrinks
-    fewer = max(rows // times, least)
-    return fewer if 4 * fewer <= rows else 0
+def _rows_within(config: DecodingConfig, src_length: int) -> int:
+    """The power of two that fills `batch_tokens`, or a single row."""
+    return power_of_two_at_most(max(config.batch_tokens // (src_length * config.beam_size), 1))
 
 
 def more_room(room: int, length: int) -> int:
@@ -145,6 +185,14 @@ def more_room(room: int, length: int) -> int:
 def rooms_of_small(src_length: int, length: int) -> tuple[int, ...]:
     """A small model's cache sizes: two where sources are short, as most are."""
     return tuple(sorted({min(SHORTEST_ROOM, length), length}))[-2 if src_length <= 32 else -1 :]
+
+
+def rooms_of_alike(src_length: int, length: int) -> tuple[int, ...]:
+    """Cache sizes of a batch of `plan_alike`: two where sources are short, as most are. The first
+    is as long as the longest source, which few outputs are longer than."""
+    if src_length <= ACCELERATOR_SHORTEST and src_length < length:
+        return (src_length, length)
+    return (length,)
 
 
 def blocks_of(rows: int, src_length: int) -> int:

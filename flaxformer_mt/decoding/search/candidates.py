@@ -95,7 +95,7 @@ def _ranked(
 ) -> Ranked:
     """`top_candidates`, ranked by their log-probabilities less `against`."""
     rows, beams, vocab = logits.shape
-    log_norm = jax.nn.logsumexp(logits, axis=-1)  # --> [rows, beams]
+    log_norm = _log_norm(logits)  # --> [rows, beams]
 
     ranking = logits if against is None else logits - against[:, None]
     maxima = _maxima(ranking, allowed)  # --> [rows, beams, chunks]
@@ -119,6 +119,24 @@ def _ranked(
     kept_log_probs = ranks if against is None else take(picked, flat)
     candidates = Candidates(kept_log_probs, take(beam, flat // chunk_size), take(token, flat))
     return Ranked(ranks, candidates)
+
+
+def _log_norm(logits: Logits) -> LogProbs:
+    """log(sum(exp(logits))) over the vocabulary."""
+
+    def by_chunks(logits: Logits) -> LogProbs:
+        # The search takes the chunks' maxima anyway. Without the barrier XLA would join the two
+        # reductions to one of its own, which reads all logits again.
+        maxima = jax.lax.optimization_barrier(_chunked(logits, -jnp.inf).max(axis=-1))
+        highest = maxima.max(axis=-1)
+        highest = jnp.where(jnp.isfinite(highest), highest, 0.0)
+        return jnp.log(jnp.exp(logits - highest[:, :, None]).sum(axis=-1)) + highest
+
+    def at_once(logits: Logits) -> LogProbs:
+        return jax.nn.logsumexp(logits, axis=-1)
+
+    log_norm: LogProbs = jax.lax.platform_dependent(logits, cuda=by_chunks, default=at_once)
+    return log_norm
 
 
 def _may_come(
