@@ -45,34 +45,46 @@ CASES = {
     ),
 }
 KEYS = ("step_ms", "gigabytes", "teraflops", "kernels", "memory_gib")
+# What a search compiles for a file of any lengths.
+SEARCHES = {"search_h100": ("wmt14_en_de:base", "h100", ("--decode",))}
+SEARCH_KEYS = (
+    "programs",
+    "compile_seconds",
+    "longest_compile_seconds",
+    "most_bytes_to_least",
+    "least_bytes_to_least",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.plan_gpu")
     parser.add_argument("--workdir", required=True, type=Path, metavar="DIR")
-    parser.add_argument("--cases", nargs="*", default=list(CASES), choices=CASES, metavar="NAME")
+    every = CASES | SEARCHES
+    parser.add_argument("--cases", nargs="*", default=list(every), choices=every, metavar="NAME")
     options = parser.parse_args(arguments)
     options.workdir.mkdir(parents=True, exist_ok=True)
     for name in options.cases:
         path = options.workdir / f"{name}.json"
         if not path.exists():
             print(name, flush=True)
-            write_json(path, {"commit": git_commit(), "values": plan(*CASES[name])})
+            write_json(path, {"commit": git_commit(), "values": plan(*every[name])})
 
     metrics: dict[str, float] = {}
     commits: dict[str, str] = {}
     seconds = 0.0
     result_file = RESULTS / "plan_gpu.json"
     recorded = read_result(result_file) if result_file.exists() else None
-    for name in CASES:
+    for name in every:
         path = options.workdir / f"{name}.json"
+        summarised, keys = (summary, KEYS) if name in CASES else (search_summary, SEARCH_KEYS)
         if path.exists():
             case = json.loads(path.read_text(encoding="utf-8"))
-            metrics |= {f"{name}_{key}": value for key, value in summary(case["values"]).items()}
+            numbers = summarised(case["values"])
+            metrics |= {f"{name}_{key}": numbers[key] for key in keys}
             commits[name] = short(case["commit"])
             seconds += case["values"]["compile_seconds"]
-        elif recorded is not None and f"{name}_step_ms" in recorded.metrics:
-            metrics |= {f"{name}_{key}": recorded.metrics[f"{name}_{key}"] for key in KEYS}
+        elif recorded is not None and f"{name}_{keys[0]}" in recorded.metrics:
+            metrics |= {f"{name}_{key}": recorded.metrics[f"{name}_{key}"] for key in keys}
             commits[name] = recorded.details[name]
     plugin = importlib.metadata.version("jax-cuda13-plugin")
     write_result(
@@ -100,6 +112,24 @@ def summary(report: dict[str, Any]) -> dict[str, float]:
         "teraflops": sum(cost["flops"] for cost in compute["operations"]) / 1e12,
         "kernels": sum(cost["count"] for cost in compute["operations"]),
         "memory_gib": report["needed_bytes"] / 2**30,
+    }
+
+
+def search_summary(report: dict[str, Any]) -> dict[str, float]:
+    """The numbers of a search's programs; bytes are those of a step, over the least it reads."""
+    programs = report["programs"]
+    seconds = [program["compile_seconds"] for program in programs]
+    shares = [
+        sum(cost["bytes"] for cost in program["step"]["operations"]) / program["least_bytes"]
+        for program in programs
+        if program["step"] is not None
+    ]
+    return {
+        "programs": len(programs),
+        "compile_seconds": sum(seconds),
+        "longest_compile_seconds": max(seconds),
+        "most_bytes_to_least": max(shares),
+        "least_bytes_to_least": min(shares),
     }
 
 

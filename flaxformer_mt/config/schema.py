@@ -605,10 +605,11 @@ class DecodingConfig:
         0, "never repeat a sequence of this many tokens (0: off)", minimum=0
     )
     batch_tokens: int = setting(
-        8192,
-        "source positions times beams per device in a decoding batch",
+        0,
+        "source positions times beams per device in a decoding batch (0: 8,192; in searches on a "
+        "GPU 65,536)",
         decides="nothing",
-        minimum=1,
+        minimum=0,
     )
 
 

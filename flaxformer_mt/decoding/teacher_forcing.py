@@ -20,7 +20,13 @@ from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabularies
 from flaxformer_mt.decoding.errors import DecodingError
 from flaxformer_mt.decoding.penalties import coverage_penalty, length_penalty
 from flaxformer_mt.decoding.rounding import one_of_few, power_of_two_at_least, power_of_two_at_most
-from flaxformer_mt.decoding.run.sizes import SHORTEST, in_batches, is_small, shards_of
+from flaxformer_mt.decoding.run.sizes import (
+    SHORTEST,
+    USUAL_TOKENS,
+    in_batches,
+    is_small,
+    shards_of,
+)
 from flaxformer_mt.decoding.text.decoded import NO_NUMBERS
 from flaxformer_mt.decoding.text.segments import Part
 from flaxformer_mt.model.stacks import aligning_layer, layer_name
@@ -70,8 +76,8 @@ class Attention:
 @dataclasses.dataclass(frozen=True)
 class TeacherForcing:
     """A model that is given translations, on all devices of `mesh`, which share the rows of a batch
-    of `config.batch_tokens`. In float32 no result depends on the other lines. Raises DecodingError
-    for results that aren't finite."""
+    of `config.batch_tokens` (0: USUAL_TOKENS). In float32 no result depends on the other lines.
+    Raises DecodingError for results that aren't finite."""
 
     params: Mapping[str, Any]
     model: Transformer
@@ -184,7 +190,7 @@ class TeacherForcing:
     def _batches(self, parts: Sequence[Part]) -> Iterator[tuple[tuple[int, ...], Pairs]]:
         return batches(
             parts,
-            batch_tokens=self.config.batch_tokens,
+            batch_tokens=self.config.batch_tokens or USUAL_TOKENS,
             max_length=self.model.config.max_length,
             shards=shards_of(self.mesh),
             few=is_small((self.params,), self.mesh),

@@ -12,7 +12,7 @@ from jax.stages import Lowered
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.decoding.run.programs import lower_search
-from flaxformer_mt.decoding.run.sizes import plan_batches
+from flaxformer_mt.decoding.run.sizes import plan_batches, with_batch_tokens
 from flaxformer_mt.decoding.text.limits import output_limit
 from flaxformer_mt.model.flops import TRAINING, forward_flops
 from flaxformer_mt.model.parameters import initial_params
@@ -192,7 +192,7 @@ def plan_decoding(
     draw = jax.jit(lambda: nn.unbox(initial_params(model, key)), out_shardings=sharding)
     params = draw.eval_shape()
 
-    search = config.decoding
+    search = with_batch_tokens(config.decoding, topology.platform)
     batch = next(plan_batches([longest] * search.batch_tokens, search, longest))
     max_length = min(tgt_length, output_limit(search, batch.length, config.model.max_length))
 

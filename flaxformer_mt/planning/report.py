@@ -16,6 +16,7 @@ from flaxformer_mt.planning.compiler import Compiled
 from flaxformer_mt.planning.costs import Compute, Cost, added
 from flaxformer_mt.planning.describe import describe
 from flaxformer_mt.planning.plan import DecodePlan, StepPlan, plan, plan_decoding
+from flaxformer_mt.planning.searches import SearchProgram, plan_search_programs
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.digests import flatten_paths
@@ -121,8 +122,15 @@ def report_decoding(config: ExperimentConfig, request: Request, say: Say) -> Rep
     """Beam search on one device."""
     topology = describe(request.topology, request.slices)
     say(f"compiling beam search for one device of {topology}")
-    decode_plan = plan_decoding(config, topology, lengths=request.lengths, **request.sizes(config))
-    return Report(decoding_as_text(decode_plan), decode_plan.to_json(), decode_plan.fits)
+    sizes = request.sizes(config)
+    decode_plan = plan_decoding(config, topology, lengths=request.lengths, **sizes)
+    say("compiling the programs that a file of any lengths needs")
+    programs = plan_search_programs(config, topology, **sizes)
+    return Report(
+        f"{decoding_as_text(decode_plan)}\n\n{programs_as_text(programs)}",
+        decode_plan.to_json() | {"programs": [dataclasses.asdict(item) for item in programs]},
+        decode_plan.fits,
+    )
 
 
 def report_fit(config: ExperimentConfig, request: Request, say: Say) -> Report:
@@ -400,6 +408,30 @@ def decoding_as_text(plan: DecodePlan) -> str:
             f"\n{_CAVEATS[plan.platform]}",
         ]
     return "\n".join(lines)
+
+
+def programs_as_text(programs: Sequence[SearchProgram]) -> str:
+    """The table of a search's programs."""
+    cells = [
+        [
+            program.name,
+            f"{program.rows} x {program.src_length}",
+            str(program.room),
+            f"{program.compile_seconds:.1f} s" if program.fits else "too large",
+            "" if program.step is None else f"{1e3 * program.step.overlapped_seconds:.2f} ms",
+            "" if program.step is None or not program.step.bytes
+            else f"{program.step.bytes / program.least_bytes:.1f}",
+        ]
+        for program in programs
+    ]  # fmt: skip
+    seconds = sum(program.compile_seconds for program in programs)
+    header = ["program", "batch", "cache", "compiled in", "step", "bytes"]
+    return (
+        f"{len(programs)} programs for a file of any lengths, compiled here in {seconds:.0f} s\n"
+        f"{aligned(header, cells, left={0, 1})}\n"
+        "A batch is rows x source positions. Bytes of a step are in units of the least: decoder, "
+        "softmax and\ncache read once."
+    )
 
 
 def _unestimated(compute: Compute, seconds: float) -> Iterator[str]:

@@ -381,8 +381,9 @@ def test_an_accelerator_compiles_few_programs_and_finds_the_same(monkeypatch, ac
 
     with logged_times("backend_compile_duration") as compiled:
         assert_same(decoded(sources, **settings), expected)
-    # Sources of up to 4, 16 and 24 tokens; the cache of the first grows from 4 to 10 positions.
-    programs_of_search = 4 + 2 + 2
+    # Sources of up to 4, 16 and 24 tokens; those of up to 4 move from a cache of 4 positions to one
+    # of 10, alone or with the others.
+    programs_of_search = 6 + 2 + 2
     assert len(compiled) <= programs_of_search
     with logged_times("backend_compile_duration") as compiled:
         assert_same(decoded(sources[::-1], **settings), expected[::-1])
@@ -416,8 +417,9 @@ def test_an_accelerator_compiles_a_larger_cache_ahead_only_for_several_batches(
     for count in (8, 9):
         decoded([[5, EOS]] * count, beam_size=5, batch_tokens=160)
     single, several = begun
-    assert single == [("begin", 4), ("advance", 4)]
-    assert several == [*single, ("grow", 10), ("advance", 10)]
+    assert single == [("begin", 8, 4, 0), ("advance", 8, 4, 1)]
+    few, all_rows = ([("reshape", n, 10, 0), ("advance", n, 10, 0)] for n in (1, 8))
+    assert several == [*single, *few, *all_rows]
 
 
 def test_the_smallest_batch_on_an_accelerator_is_for_few_sources():

@@ -28,7 +28,7 @@ from flaxformer_mt.decoding.run.output_reader import OutputReader
 from flaxformer_mt.decoding.run.programs import Models, Params, SearchPrograms
 from flaxformer_mt.decoding.run.schedules import Padding, schedule_for
 from flaxformer_mt.decoding.run.shortlists import shortened
-from flaxformer_mt.decoding.run.sizes import PlannedBatch
+from flaxformer_mt.decoding.run.sizes import PlannedBatch, with_batch_tokens
 from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.search.settings import numbers_for, rules_for
 from flaxformer_mt.decoding.search.state import Hypotheses
@@ -94,6 +94,7 @@ class BatchDecoder:
         )
         numbers = numbers_for(config, sampling or Sampling(), rules)
         mesh = local_mesh() if mesh is None else mesh
+        config = with_batch_tokens(config, mesh.devices.flat[0].platform)
         self._programs = SearchPrograms.of(params, models, rules, numbers, mesh)
         self._every_type = np.arange(self._programs.target_types)
 

@@ -128,19 +128,13 @@ class LargeModelSchedule:
                 yield numbers, jax.tree.map(np.asarray, state.finished)
                 return
 
-            live = (~stopped).reshape(self.shards, per_shard)
-            staying = few if live.sum(axis=1).max() <= few else per_shard
-            # Live rows come first, in their order.
-            order = np.argsort(~live, axis=1, kind="stable")  # --> [shards, per_shard]
-            remaining = order[:, :staying]
-            if staying < per_shard:
-                leaving = np.where(stopped, numbers, -1)
-                yield leaving, jax.tree.map(np.asarray, state.finished)
-                flat = (remaining + per_shard * np.arange(self.shards)[:, None]).reshape(-1)
-                numbers = np.where(stopped, -1, numbers)[flat]
+            staying = _staying(stopped, self.shards, few)
+            if staying.size < stopped.size:
+                yield np.where(stopped, numbers, -1), jax.tree.map(np.asarray, state.finished)
+                numbers = _numbers_of(staying, np.where(stopped, -1, numbers))
             if int(state.position) == room:
                 room = sizes.more_room(room, length)
-            state = programs.reshape(state, remaining, room)
+            state = programs.reshape(state, staying, room)
 
     def compile(
         self, programs: SearchPrograms, padding: Padding, lengths: Sequence[int], *, longest: int
@@ -175,11 +169,81 @@ class LargeModelSchedule:
                     yield programs.reshape(state, first_rows, other_room), other_room
 
 
-class Stage(NamedTuple):
-    """A program that a batch on an accelerator runs, with a cache of this room after it."""
+def _staying(stopped: np.ndarray, shards: int, few: int) -> np.ndarray:
+    """The rows of each shard that stay in a batch, [shards, staying], live ones first, in order:
+    `few` if no shard has more live ones, else all."""
+    live = (~stopped).reshape(shards, -1)
+    count = few if live.sum(axis=1).max() <= few else live.shape[1]
+    return np.argsort(~live, axis=1, kind="stable")[:, :count]
 
-    program: Literal["begin", "advance", "grow"]
+
+def _numbers_of(staying: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Of `numbers`, one for each row of all shards, those of the rows that stay."""
+    by_shard = numbers.reshape(len(staying), -1)
+    return np.take_along_axis(by_shard, staying, axis=1).reshape(-1)
+
+
+class Stage(NamedTuple):
+    """A program that a batch on an accelerator runs, and the batch's form after it."""
+
+    program: Literal["begin", "advance", "reshape"]
+    rows: int
+    room: int  # positions of the cache
+    leave_at: int = 0  # live rows of a shard at which it ends early
+
+
+@dataclasses.dataclass(frozen=True)
+class Course:
+    """What a batch of one shape goes through on an accelerator.
+
+    It is searched with a cache of `room` until no rows are left, or `few`. Those that are left move
+    to a cache for outputs of `length`, the longest, where all are searched to their ends.
+    """
+
+    rows: int
+    few: int  # 0: it isn't left early
     room: int
+    length: int
+    shards: int  # of the rows
+
+    @property
+    def beginning(self) -> tuple[Stage, Stage]:
+        leave_at = self.few // self.shards
+        return (
+            Stage("begin", self.rows, self.room),
+            Stage("advance", self.rows, self.room, leave_at),
+        )
+
+    def end(self, rows: int) -> tuple[Stage, Stage]:
+        """With so many rows left."""
+        return Stage("reshape", rows, self.length), Stage("advance", rows, self.length)
+
+    @property
+    def ends(self) -> list[tuple[Stage, Stage]]:
+        """All that there may be, the likeliest first."""
+        counts = (self.few, self.rows) if self.few else (self.rows,)
+        return [] if self.room == self.length else [*map(self.end, counts)]
+
+    @property
+    def stages(self) -> list[Stage]:
+        return [*self.beginning, *itertools.chain.from_iterable(self.ends)]
+
+    def run(
+        self,
+        stage: Stage,
+        programs: SearchPrograms,
+        before: BatchArrays | State,
+        staying: np.ndarray | None = None,
+    ) -> State:
+        """The state after a stage; `staying` are the rows of each shard that a change of form
+        keeps (default: the first ones)."""
+        if isinstance(before, BatchArrays):
+            return programs.begin(before, length=self.length, room=stage.room)
+        if stage.program == "advance":
+            return programs.advance(before, stage.room, stage.leave_at)
+        if staying is None:
+            staying = np.tile(np.arange(stage.rows // self.shards), (self.shards, 1))
+        return programs.reshape(before, staying, stage.room)
 
 
 Key = tuple[Shape, Stage]
@@ -188,8 +252,8 @@ Tasks = dict[Key, Callable[[], State]]
 
 @dataclasses.dataclass(frozen=True)
 class AcceleratorSchedule:
-    """A batch keeps its rows to the end, since a step of few takes hardly less time than one of
-    many, while every program takes seconds to compile; its cache grows once at most."""
+    """As few programs as a search can do with, since each takes seconds to compile: a batch moves
+    at most once, from many rows with a small cache to few, or as many, with the largest."""
 
     config: DecodingConfig
     limits: OutputLimits
@@ -204,25 +268,37 @@ class AcceleratorSchedule:
         self, programs: SearchPrograms, padding: Padding, batches: Collection[PlannedBatch]
     ) -> contextlib.AbstractContextManager[None]:
         """As `Schedule.compiling`, in the order in which batches need it. What a shape's only batch
-        may do without, a larger cache, is compiled when it is needed."""
+        moves to is compiled if it has to move."""
         tasks: Tasks = {}
         for shape, count in Counter((batch.rows, batch.length) for batch in batches).items():
             of_shape = self.tasks(programs, padding, shape)
-            tasks |= dict(itertools.islice(of_shape.items(), None if count > 1 else 2))
+            needed = len(of_shape) if count > 1 else len(self._course(shape).beginning)
+            tasks |= dict(itertools.islice(of_shape.items(), needed))
         return self.compiler.beside(tasks)
 
     def search(
         self, programs: SearchPrograms, arrays: BatchArrays, batch: PlannedBatch
     ) -> Generator[Finished]:
-        """As `Schedule.search`, all rows at once."""
-        shape = batch.rows, batch.length
-        state: Any = arrays
-        for stage in self._stages(batch.length):
-            if stage.program == "grow" and np.asarray(state.stopped).all():
-                break
-            self.compiler.wait_for((shape, stage))
-            state = self._run(stage, programs, state, shape)
-        yield batch.by_row, jax.tree.map(np.asarray, state.finished)
+        """As `Schedule.search`, all rows at a time."""
+        shape, numbers = (batch.rows, batch.length), batch.by_row
+        course = self._course(shape)
+
+        begin, advance = course.beginning
+        self.compiler.wait_for((shape, begin))
+        state = course.run(begin, programs, arrays)
+        self.compiler.wait_for((shape, advance))
+        state = course.run(advance, programs, state)
+
+        stopped = np.asarray(state.stopped)
+        if not stopped.all():
+            staying = _staying(stopped, self.shards, advance.leave_at)
+            if staying.size < stopped.size:
+                yield np.where(stopped, numbers, -1), jax.tree.map(np.asarray, state.finished)
+                numbers = _numbers_of(staying, np.where(stopped, -1, numbers))
+            for stage in course.end(staying.size):
+                self.compiler.wait_for((shape, stage))
+                state = course.run(stage, programs, state, staying)
+        yield numbers, jax.tree.map(np.asarray, state.finished)
 
     def compile(
         self, programs: SearchPrograms, padding: Padding, lengths: Sequence[int], *, longest: int
@@ -240,10 +316,13 @@ class AcceleratorSchedule:
                 self.compiler.wait_for(key)
 
         for shape in shapes:
+            course = self._course(shape)
             state: Any = padding(*shape)
-            for stage in self._stages(shape[1]):
-                state = self._run(stage, programs, state, shape)
-            jax.block_until_ready(state)
+            for stage in course.beginning:
+                state = course.run(stage, programs, state)
+            for reshape, advance in course.ends:
+                moved = course.run(reshape, programs, state)
+                jax.block_until_ready(course.run(advance, programs, moved))
         return shapes
 
     def tasks(
@@ -253,40 +332,32 @@ class AcceleratorSchedule:
         shape: Shape,
         compiled_by: Callable[[Lowered], Compiled] = Lowered.compile,
     ) -> Tasks:
-        """What compiles each program of a shape, in the order in which a batch needs them."""
-        compiling = dataclasses.replace(programs, compiled_by=compiled_by)
-        length, arrays = self.limits.of(shape[1]), padding(*shape)
+        """What compiles each program of a shape, in the order in which they're likely needed."""
+        course, forms = self._course(shape), dataclasses.replace(programs, compiled_by=compiled_by)
 
-        def compile_stage(stage: Stage, room_before: int) -> State:
-            before: Any = arrays
-            if stage.program != "begin":
-                before = compiling.form_of_begin(arrays, length=length, room=room_before)
-            return self._run(stage, compiling, before, shape)
+        def compile_stage(stage: Stage) -> State:
+            if stage.program == "begin":
+                return course.run(stage, forms, padding(*shape))
+            of_rows, room = (
+                (stage.rows, stage.room) if stage.program == "advance" else (shape[0], course.room)
+            )
+            arrays = padding(of_rows, shape[1])
+            before = forms.form_of_begin(arrays, length=course.length, room=room)
+            return course.run(stage, forms, before)
 
-        tasks: Tasks = {}
-        room_before = 0
-        for stage in self._stages(shape[1]):
-            tasks[shape, stage] = functools.partial(compile_stage, stage, room_before)
-            room_before = stage.room
-        return tasks
+        return {(shape, stage): functools.partial(compile_stage, stage) for stage in course.stages}
 
-    def _stages(self, src_length: int) -> Iterator[Stage]:
-        """What a batch goes through until all its rows are finished."""
-        first_room, *later_rooms = sizes.rooms_of_alike(src_length, self.limits.of(src_length))
-        yield from (Stage("begin", first_room), Stage("advance", first_room))
-        for room in later_rooms:
-            yield from (Stage("grow", room), Stage("advance", room))
+    def stages(self, shape: Shape) -> list[Stage]:
+        """All that a batch of this shape may go through."""
+        return self._course(shape).stages
 
-    def _run(
-        self, stage: Stage, programs: SearchPrograms, before: BatchArrays | State, shape: Shape
-    ) -> State:
+    def _course(self, shape: Shape) -> Course:
         rows, src_length = shape
-        if isinstance(before, BatchArrays):
-            return programs.begin(before, length=self.limits.of(src_length), room=stage.room)
-        if stage.program == "advance":
-            return programs.advance(before, stage.room)
-        every_row = np.tile(np.arange(rows // self.shards), (self.shards, 1))
-        return programs.reshape(before, every_row, stage.room)
+        length = self.limits.of(src_length)
+        room = sizes.first_room(src_length, length)
+        few = sizes.ACCELERATOR_FEW * self.shards
+        moves_early = room < length and rows >= 4 * few
+        return Course(rows, few if moves_early else 0, room, length, self.shards)
 
 
 class Waiting(NamedTuple):

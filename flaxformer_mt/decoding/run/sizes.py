@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -18,6 +19,10 @@ from flaxformer_mt.decoding.rounding import (
     power_of_two_at_most,
 )
 
+# `decoding.batch_tokens` if it is 0. On an H100 a step with 256 rows, base with beam 4, is planned
+# to take twice as long as one with 32 (1.2 ms and 0.6), but on a TPU v5e five times (5.9 and 1.1).
+USUAL_TOKENS = 8192
+GPU_TOKENS = 65_536
 SHORTEST = 16  # source positions of the smallest batch shape
 SHORTEST_ROOM = 32  # output positions of the smallest cache
 COMPILES_FAST = ("cpu",)
@@ -56,6 +61,12 @@ class PlannedBatch(NamedTuple):
         """The same with some of its sequences."""
         threads = min(self.threads, -(-len(numbers) // self.rows))
         return self._replace(numbers=numbers, threads=threads)
+
+
+def with_batch_tokens(config: DecodingConfig, platform: str) -> DecodingConfig:
+    """The settings of a search on devices of this platform."""
+    tokens = config.batch_tokens or (GPU_TOKENS if platform == "gpu" else USUAL_TOKENS)
+    return dataclasses.replace(config, batch_tokens=tokens)
 
 
 def plan_batches(
@@ -187,12 +198,10 @@ def rooms_of_small(src_length: int, length: int) -> tuple[int, ...]:
     return tuple(sorted({min(SHORTEST_ROOM, length), length}))[-2 if src_length <= 32 else -1 :]
 
 
-def rooms_of_alike(src_length: int, length: int) -> tuple[int, ...]:
-    """Cache sizes of a batch of `plan_alike`: two where sources are short, as most are. The first
-    is as long as the longest source, which few outputs are longer than."""
-    if src_length <= ACCELERATOR_SHORTEST and src_length < length:
-        return (src_length, length)
-    return (length,)
+def first_room(src_length: int, length: int) -> int:
+    """The first size of an accelerator's cache. Where sources are short, as most are, that is the
+    longest source, which few outputs are longer than; elsewhere it is the last one, too."""
+    return min(src_length, length) if src_length <= ACCELERATOR_SHORTEST else length
 
 
 def blocks_of(rows: int, src_length: int) -> int:
