@@ -151,6 +151,8 @@ LABELS = {
     "base_h100_256_step_ms": "rows of 256 + 256",
     "big_h100_256_step_ms": "big, rows of 256 + 256",
     "base_h100_32_float32_step_ms": "base with activations in float32, rows of 32 + 32",
+    "search_h100_programs": "programs of a search of any lengths",
+    "search_h100_compile_seconds": "compiled one by one in",
     "table3_base_v5e_8_step_ms": "planned ms/step of base on 8 v5e, from fewer layers",
     "table3_a_h1_v5e_8_step_ms": "ms/step with 1 head",
     "table3_a_h16_v5e_8_step_ms": "ms/step with 16 heads",

@@ -46,6 +46,28 @@ def test_a_step_keeps_bfloat16_and_calls_cudnn_s_attention():
     assert narrow["step_seconds"] < 0.8 * wide["step_seconds"]
 
 
+def test_a_search_needs_few_programs_whose_steps_read_little_more_than_they_must():
+    values = planned(*SMALL, "--topology=h100", "--decode")
+    assert values["fits"]
+    stages = [(item["name"], item["rows"], item["room"]) for item in values["programs"]]
+    # Few rows, or as many as before, move to a larger cache.
+    short = [("begin", 256, 64), ("advance", 256, 64)]
+    short += [(name, rows, 114) for rows in (8, 256) for name in ("reshape", "advance")]
+    assert stages == [("begin", 64, 256), ("advance", 64, 256), *short]
+    for program in values["programs"]:
+        assert program["fits"] and program["compile_seconds"] > 0
+        if program["name"] == "advance":
+            moved = sum(cost["bytes"] for cost in program["step"]["operations"])
+            assert 1 < moved / program["least_bytes"] < 3
+
+
+def test_the_largest_batch_of_a_card_is_found():
+    values = planned(*SMALL, "--topology=h100", "--fit")
+    assert values["fits_as_it_is"] and not values["remedies"]
+    assert values["largest"][0]["largest"]["shape"]["rows"] >= 128
+    assert all(tried["fits"] for tried in values["largest"][0]["tried"][:1])
+
+
 def test_eight_cards_exchange_what_the_formula_says():
     values = planned(*SMALL, "--topology=h100:8")
     assert values["mesh"]["data"] == 8 and not values["replications"]

@@ -1,5 +1,6 @@
 """Without the compiler: what is said of wrong arguments, topologies, rows and memory."""
 
+import dataclasses
 import importlib.util
 import os
 from typing import Any
@@ -11,11 +12,13 @@ from flaxformer_mt.data.plan import PlanError, Shape
 from flaxformer_mt.parallel.chips import chip_of
 from flaxformer_mt.planning import PlanningError, names_a_tpu
 from flaxformer_mt.planning.compiler import Memory, TooLarge, captured, too_large
+from flaxformer_mt.planning.costs import Compute, Cost
 from flaxformer_mt.planning.describe import describe
 from flaxformer_mt.planning.fit import largest_shape, shape_of
 from flaxformer_mt.planning.gpus import GPUS, memory_share, target_config
 from flaxformer_mt.planning.plan import DecodePlan, plan_decoding
-from flaxformer_mt.planning.report import decoding_as_text
+from flaxformer_mt.planning.report import decoding_as_text, programs_as_text
+from flaxformer_mt.planning.searches import SearchProgram
 
 
 def test_a_search_that_does_not_fit_and_a_source_too_long_are_told():
@@ -40,6 +43,22 @@ def test_a_search_that_does_not_fit_and_a_source_too_long_are_told():
     topology: Any = None
     with pytest.raises(PlanningError, match="a sentence of 129 tokens"):
         plan_decoding(config, topology, lengths=(129, 9), src_vocab_size=9, tgt_vocab_size=9)
+
+
+def test_a_search_s_programs_are_told_with_their_steps():
+    work = Cost("all", count=3, seconds=0.0012, bytes=600)
+    step = Compute(None, 0.0012, (work,), (work,), (), guessed_loops=True)
+    begin = SearchProgram(
+        name="begin", rows=8, src_length=64, room=64, compile_seconds=2.0, fits=True, step=None,
+        least_bytes=400,
+    )  # fmt: skip
+    loop = dataclasses.replace(begin, name="advance", room=114, step=step)
+    too_large = dataclasses.replace(loop, fits=False, step=None)
+    lines = programs_as_text([begin, loop, too_large]).splitlines()
+    assert lines[0] == "3 programs for a file of any lengths, compiled here in 6 s"
+    assert lines[2].split() == ["begin", "8", "x", "64", "64", "2.0", "s"]
+    assert lines[3].split() == ["advance", "8", "x", "64", "114", "2.0", "s", "1.20", "ms", "1.5"]
+    assert lines[4].endswith("too large")
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,22 @@ def test_steps_are_as_fast_as_they_were_planned_to_become():
     assert planned["big_h100_256_step_ms"] <= 70
 
 
+def test_a_search_needs_few_programs_which_compile_soon():
+    planned = metrics("plan_gpu")
+    assert planned["search_h100_programs"] <= 8
+    assert planned["search_h100_longest_compile_seconds"] <= 6
+    assert planned["search_h100_compile_seconds"] <= 40
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    for figure in (
+        f"it needs {planned['search_h100_programs']:.0f} and",
+        f"{planned['search_h100_compile_seconds']:.1f} s in all",
+        f"and {planned['search_h100_longest_compile_seconds']:.1f} s for the",
+        f"{planned['search_h100_least_bytes_to_least']:.1f} to "
+        f"{planned['search_h100_most_bytes_to_least']:.1f} times",
+    ):
+        assert figure in " ".join(page.split()), figure
+
+
 @pytest.mark.parametrize("case", ["base_h100_32", "base_h100_256", "big_h100_256"])
 def test_the_documentation_has_the_recorded_figures(case):
     planned = metrics("plan_gpu")
