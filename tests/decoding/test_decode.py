@@ -32,6 +32,7 @@ from flaxformer_mt.decoding.run.sizes import (
     plan_alike,
     plan_batches,
     shapes_among,
+    with_batch_tokens,
 )
 from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.text.decoded import Decoded
@@ -331,6 +332,23 @@ def test_a_tpu_searches_with_tables_of_whole_chunks_and_finds_the_same(monkeypat
         assert_same(on_tpu, expected)
 
 
+def test_a_gpu_sums_exponents_by_the_maxima_of_chunks_and_finds_the_same(monkeypatch):
+    sources = sentences(6, seed=9)
+
+    def on_gpu(*arguments: Any, default: Any, cuda: Any = None, **_: Any) -> Any:
+        """As `jax.lax.platform_dependent` where programs are compiled for a GPU."""
+        return (cuda or default)(*arguments)
+
+    for settings in ({}, {"no_repeat_ngram": 1}, {"diverse_groups": 2, "diversity": 0.5}):
+        expected = decoded(sources, n_best=2, **settings)
+        with monkeypatch.context() as patch:
+            patch.setattr(jax.lax, "platform_dependent", on_gpu)
+            jax.clear_caches()  # or it would be the program of before
+            outputs = decoded(sources, n_best=2, **settings)
+        jax.clear_caches()
+        assert_same(outputs, expected)
+
+
 def test_length_rules_are_settings():
     sources = [[5, 6, 7, 8, EOS]]
     limits = {(1.0, 6): 11, (2.0, 1): 11, (0.0, 3): 3, (9.0, 50): 24}
@@ -436,6 +454,18 @@ def test_the_smallest_batch_on_an_accelerator_is_for_few_sources():
     assert shapes([30] * 16, shards=2) == [(16, 64)]
     assert shapes([200, *[30] * 40]) == [(8, 250), (32, 64), (32, 64)]
     assert shapes([]) == []
+
+
+def test_a_batch_is_larger_on_a_gpu_unless_it_is_given():
+    usual, given = DecodingConfig(), DecodingConfig(batch_tokens=512)
+    tokens = {
+        platform: (
+            with_batch_tokens(usual, platform).batch_tokens,
+            with_batch_tokens(given, platform).batch_tokens,
+        )
+        for platform in ("cpu", "gpu", "tpu")
+    }
+    assert tokens == {"cpu": (8192, 512), "gpu": (65_536, 512), "tpu": (8192, 512)}
 
 
 @pytest.mark.parametrize("count", [1, 5, 16])

@@ -1,5 +1,6 @@
 """Decoding with a cache, one position at a time, against the whole decoder at once."""
 
+import dataclasses
 import functools
 
 import jax
@@ -9,6 +10,7 @@ import pytest
 
 from flaxformer_mt.decoding.run.programs import suited
 from flaxformer_mt.model.embedding import CHUNK
+from flaxformer_mt.model.parameters import variables_for_steps
 from flaxformer_mt.model.transformer import Transformer
 from tests.model.examples import (
     VOCAB,
@@ -74,6 +76,33 @@ def test_steps_equal_the_whole(options):
         logits, cache = step(model, params, tgt[:, :, index], index, cache)
         assert logits.dtype == jnp.float32
         np.testing.assert_allclose(logits, expected[:, :, index], atol=tolerance, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tie": "all"},
+        {"tie": "target", "positions": "learned", "scan_layers": True},
+        {"tie": "none", "attention_bias": True, "logits_bias": True},
+    ],
+    ids=str,
+)
+def test_kernels_that_are_rounded_beforehand_give_the_same_steps(options):
+    """To the bit. The table that tokens are looked up in isn't rounded."""
+    model, params = build(tiny_config(dtype="bfloat16", **options))
+    variables = variables_for_steps(params, model.config)
+    kernels = jax.tree.leaves(variables["params"]["decoder"])
+    assert {leaf.dtype.name for leaf in kernels} == {"bfloat16", "float32"}
+    src, tgt = sentences()
+    cache = start(model, params, src)
+    apply = jax.jit(functools.partial(model.apply, method="decode_step"))
+    for index in range(TGT_LENGTH):
+        tokens = tgt[:, :, index]
+        logits, _ = apply(variables, tokens, jnp.int32(index), cache)
+        expected, cache = apply({"params": params}, tokens, jnp.int32(index), cache)
+        np.testing.assert_array_equal(logits, expected)
+    wide = dataclasses.replace(model.config, dtype="float32")
+    assert variables_for_steps(params, wide) == {"params": params}
 
 
 def test_a_cpu_neither_updates_nor_converts_a_cache_in_bfloat16():
