@@ -73,7 +73,6 @@ TEXT = (
     "training.validate_bleu=false",
     "training.best_metric=loss",
     "decoding.beam_size=1",
-    "decoding.batch_tokens=65536",
 )
 TOY_TEXT = (
     "model.encoder_layers=1",

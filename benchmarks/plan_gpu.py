@@ -83,6 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             metrics |= {f"{name}_{key}": numbers[key] for key in keys}
             commits[name] = short(case["commit"])
             seconds += case["values"]["compile_seconds"]
+            seconds += numbers.get("compile_seconds", 0.0)
         elif recorded is not None and f"{name}_{keys[0]}" in recorded.metrics:
             metrics |= {f"{name}_{key}": recorded.metrics[f"{name}_{key}"] for key in keys}
             commits[name] = recorded.details[name]

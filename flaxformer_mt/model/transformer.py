@@ -135,7 +135,7 @@ class Transformer(nn.Module):
         }
         by_beam = {"ancestry": jnp.zeros((rows, beams, length), jnp.int32)}
         if coverage:
-            padding = jnp.where(src_mask, 0.0, 1.0)[:, None]  # [rows, 1, src_length]
+            padding = (~src_mask).astype(jnp.float32)[:, None]  # [rows, 1, src_length]
             by_beam["coverage"] = jnp.broadcast_to(padding, (rows, beams, padding.shape[2]))
         return {
             "self": {layer: dict(empty) for layer in cross},

@@ -12,7 +12,7 @@ from jax.stages import Lowered
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.decoding.run.programs import lower_search
-from flaxformer_mt.decoding.run.sizes import plan_batches, with_batch_tokens
+from flaxformer_mt.decoding.run.sizes import plan_even_batches, with_batch_tokens
 from flaxformer_mt.decoding.text.limits import output_limit
 from flaxformer_mt.model.flops import TRAINING, forward_flops
 from flaxformer_mt.model.parameters import initial_params
@@ -76,7 +76,7 @@ def plan(
     sizes = {"src_vocab_size": src_vocab_size, "tgt_vocab_size": tgt_vocab_size}
     program = build(config, **sizes, devices=topology.devices)
     facts, hlo = _compiled_step(program, topology, shape, save_hlo)
-    compute = costs(hlo, topology) if hlo else None
+    compute = estimated_compute(hlo, topology) if hlo else None
     communication = collectives(hlo, topology, program.mesh) if hlo else ()
     collective_seconds = sum(collective.seconds for collective in communication)
     step_seconds = compute.overlapped_seconds + collective_seconds if compute else 0.0
@@ -122,7 +122,7 @@ def plan(
     )
 
 
-def costs(
+def estimated_compute(
     hlo: HloProgram, topology: Topology, *, unknown_trips: int = 1, one_pass: bool = False
 ) -> Compute:
     """Of one run of a program, or `one_pass` of its unbounded loop."""
@@ -193,7 +193,8 @@ def plan_decoding(
     params = draw.eval_shape()
 
     search = with_batch_tokens(config.decoding, topology.platform)
-    batch = next(plan_batches([longest] * search.batch_tokens, search, longest))
+    longest_of_all = [longest] * search.batch_tokens
+    batch = next(plan_even_batches(longest_of_all, search, config.model.max_length))
     max_length = min(tgt_length, output_limit(search, batch.length, config.model.max_length))
 
     def lower() -> Lowered:
@@ -210,8 +211,8 @@ def plan_decoding(
     facts, hlo, _ = compile_quietly(config.name, topology, lower)
     compute = step = None
     if hlo is not None:
-        compute = costs(hlo, topology, unknown_trips=max_length)
-        step = costs(hlo, topology, one_pass=True)
+        compute = estimated_compute(hlo, topology, unknown_trips=max_length)
+        step = estimated_compute(hlo, topology, one_pass=True)
     return DecodePlan(
         **vars(facts),
         compute=compute,

@@ -129,7 +129,7 @@ def report_decoding(config: ExperimentConfig, request: Request, say: Say) -> Rep
     return Report(
         f"{decoding_as_text(decode_plan)}\n\n{programs_as_text(programs)}",
         decode_plan.to_json() | {"programs": [dataclasses.asdict(item) for item in programs]},
-        decode_plan.fits,
+        decode_plan.fits and all(program.fits for program in programs),
     )
 
 
@@ -419,7 +419,7 @@ def programs_as_text(programs: Sequence[SearchProgram]) -> str:
             str(program.room),
             f"{program.compile_seconds:.1f} s" if program.fits else "too large",
             "" if program.step is None else f"{1e3 * program.step.overlapped_seconds:.2f} ms",
-            "" if program.step is None or not program.step.bytes
+            "" if program.step is None or not program.step.bytes or not program.least_bytes
             else f"{program.step.bytes / program.least_bytes:.1f}",
         ]
         for program in programs

@@ -3,7 +3,7 @@
 import dataclasses
 import operator
 import time
-from typing import Any, Literal
+from typing import Literal
 
 import flax.linen as nn
 import jax
@@ -14,9 +14,9 @@ from jax.stages import Compiled, Lowered
 
 from flaxformer_mt.config import DecodingConfig, ExperimentConfig, MeshConfig
 from flaxformer_mt.decoding.run.arrays import BatchArrays, empty_arrays
-from flaxformer_mt.decoding.run.programs import SearchPrograms, suited
-from flaxformer_mt.decoding.run.schedules import AcceleratorSchedule, Key, Padding, Stage
-from flaxformer_mt.decoding.run.sizes import alike_shapes_among, with_batch_tokens
+from flaxformer_mt.decoding.run.programs import Params, SearchPrograms, suited, suited_models
+from flaxformer_mt.decoding.run.schedules import AcceleratorSchedule, Padding, Shape, Stage
+from flaxformer_mt.decoding.run.sizes import even_shapes, with_batch_tokens
 from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.search.settings import numbers_for, rules_for
 from flaxformer_mt.decoding.text.limits import OutputLimits
@@ -26,7 +26,7 @@ from flaxformer_mt.parallel.mesh import make_mesh
 from flaxformer_mt.planning.compiler import captured, too_large
 from flaxformer_mt.planning.costs import Compute
 from flaxformer_mt.planning.hlo import parse
-from flaxformer_mt.planning.plan import costs
+from flaxformer_mt.planning.plan import estimated_compute
 from flaxformer_mt.planning.topology import Topology
 from flaxformer_mt.training.program import with_dtype
 
@@ -42,7 +42,7 @@ class SearchProgram:
     compile_seconds: float
     fits: bool
     step: Compute | None  # one pass of its loop, if it has one
-    least_bytes: int  # that such a pass reads: the decoder's weights and the cache, once
+    least_bytes: int | None  # that such a pass reads: the decoder's weights and the cache, once
 
 
 def plan_search_programs(
@@ -60,19 +60,21 @@ def plan_search_programs(
 
     limits = OutputLimits(search, config.model.max_length)
     schedule = AcceleratorSchedule(search, limits, shards=1)
-    # More sentences than any batch has rows, of all lengths.
-    lengths = [1] * (search.batch_tokens + 1)
-    shapes = alike_shapes_among(lengths, search, limits.max_length, longest=limits.max_length)
+    most = search.batch_tokens  # no batch has as many rows
+    possible = range(1, limits.max_length + 1)
+    shapes = even_shapes(most, possible, search, limits.max_length)
 
     planned = []
     for shape in sorted(shapes, reverse=True, key=operator.itemgetter(1)):
-        for stage in schedule.stages(shape):
+        for stage in schedule.course(shape).stages:
             start = time.perf_counter()
-            compiled = _compiled(schedule, programs, padding, (shape, stage))
+            compiled = _compiled(schedule, programs, padding, shape, stage)
             seconds = time.perf_counter() - start
-            step = None
+            step = least_bytes = None
             if compiled is not None and stage.program == "advance":
-                step = costs(parse(compiled.as_text() or ""), topology, one_pass=True)
+                hlo = parse(compiled.as_text() or "")
+                step = estimated_compute(hlo, topology, one_pass=True)
+                least_bytes = _least_bytes(config, stage, shape[1], tgt_vocab_size)
             planned.append(
                 SearchProgram(
                     name=stage.program,
@@ -82,7 +84,7 @@ def plan_search_programs(
                     compile_seconds=seconds,
                     fits=compiled is not None,
                     step=step,
-                    least_bytes=_least_bytes(config, stage, shape[1], tgt_vocab_size),
+                    least_bytes=least_bytes,
                 )
             )
     return planned
@@ -90,23 +92,25 @@ def plan_search_programs(
 
 def _programs(model: Transformer, search: DecodingConfig, topology: Topology) -> SearchPrograms:
     """The programs for parameters without values."""
-    models: tuple[Transformer, ...] = ()
 
-    def drawn() -> tuple[Any, ...]:
-        nonlocal models
+    def drawn() -> Params:
         params = nn.unbox(initial_params(model, jax.random.key(0)))
-        suited_params, models = suited((params,), (model,), topology.platform)
-        return suited_params
+        return suited((params,), (model,), topology.platform)[0]
 
     mesh = make_mesh(MeshConfig(), topology.devices[:1])
     whole = NamedSharding(mesh, PartitionSpec())
     params = jax.tree.map(lambda leaf: leaf.update(sharding=whole), jax.eval_shape(drawn))
+    models = suited_models((model,), topology.platform)
     rules = rules_for(search)
     return SearchPrograms(params, models, rules, numbers_for(search, Sampling(), rules), mesh)
 
 
 def _compiled(
-    schedule: AcceleratorSchedule, programs: SearchPrograms, padding: Padding, key: Key
+    schedule: AcceleratorSchedule,
+    programs: SearchPrograms,
+    padding: Padding,
+    shape: Shape,
+    stage: Stage,
 ) -> Compiled | None:
     """One program; None if the compiler refuses its size."""
     compiled: list[Compiled] = []
@@ -115,10 +119,13 @@ def _compiled(
         compiled.append(lowered.compile())
         return compiled[-1]
 
-    shape, _ = key
+    tasks = {
+        of_stage: task
+        for (_, of_stage), task in schedule.tasks(programs, padding, shape, compiled_by).items()
+    }
     with captured():
         try:
-            schedule.tasks(programs, padding, shape, compiled_by)[key]()
+            tasks[stage]()
         except JaxRuntimeError as error:
             if too_large(error) is None:
                 raise

@@ -1,5 +1,6 @@
 """Programs that are compiled beside those that run."""
 
+import functools
 import threading
 
 import pytest
@@ -32,6 +33,43 @@ def test_what_a_task_raises_is_raised_where_it_is_waited_for_and_it_may_be_done_
     with ours.beside({"a": compile_it}):
         ours.wait_for("a")
     assert not outcomes
+
+
+def test_an_error_after_the_end_is_not_the_next_call_s(monkeypatch):
+    may_fail, outcomes = threading.Event(), [MemoryError("late"), None]
+
+    def compile_it() -> None:
+        assert may_fail.wait(60)
+        if outcome := outcomes.pop(0):
+            raise outcome
+
+    ours = BackgroundCompiler[str]()
+    with ours.beside({"a": compile_it}):
+        pass
+    may_fail.set()
+    with pytest.raises(MemoryError, match="late"):
+        ours.wait_for("a")
+    with ours.beside({"a": compile_it}):
+        ours.wait_for("a")
+    assert not outcomes
+
+
+def test_threads_that_ask_for_the_same_do_it_once():
+    ours, done, together = BackgroundCompiler[int](), [], threading.Barrier(8)
+
+    def ask() -> None:
+        together.wait()
+        tasks = {number: functools.partial(done.append, number) for number in range(50)}
+        with ours.beside(tasks):
+            for number in tasks:
+                ours.wait_for(number)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == [*range(50)]
 
 
 def test_tasks_that_have_not_begun_are_dropped_and_the_others_not_waited_for(monkeypatch):

@@ -27,10 +27,12 @@ from flaxformer_mt.decoding.run import (
     shortlists,
     sizes,
 )
+from flaxformer_mt.decoding.run.arrays import ConstraintSizes
+from flaxformer_mt.decoding.run.decoder import BatchDecoder
 from flaxformer_mt.decoding.run.sizes import (
-    alike_shapes_among,
-    plan_alike,
+    even_shapes,
     plan_batches,
+    plan_even_batches,
     shapes_among,
     with_batch_tokens,
 )
@@ -395,11 +397,8 @@ def test_an_accelerator_compiles_few_programs_and_finds_the_same(monkeypatch, ac
     # cache: all eight of a batch, or one of the next.
     lengths = [*range(5, 25), *[4] * 9, *[1] * 7]
     sources = of_lengths(np.random.default_rng(0).permutation(lengths))
+    # Settings of no other test.
     settings = {"beam_size": 5, "n_best": 2, "batch_tokens": 160, "max_extra_tokens": 1}
-    with monkeypatch.context() as patch:
-        patch.setattr(sizes, "COMPILES_FAST", ("cpu",))
-        expected = decoded(sources, **settings)
-
     monkeypatch.setattr(sizes, "ACCELERATOR_FEW", 2)
     stages, run = [], schedules.Course.run
     finished, search = [], schedules.AcceleratorSchedule.search
@@ -417,17 +416,60 @@ def test_an_accelerator_compiles_few_programs_and_finds_the_same(monkeypatch, ac
     monkeypatch.setattr(schedules.Course, "run", recorded)
     monkeypatch.setattr(schedules.AcceleratorSchedule, "search", finishing)
     with logged_times("backend_compile_duration") as compiled:
-        assert_same(decoded(sources, **settings), expected)
+        outputs = decoded(sources, **settings)
     # Sources of up to 4, 16 and 24 tokens; those of up to 4 move from a cache of 4 positions to one
     # of 5, alone or with the others.
     moved = {stage for stage in stages if stage[2] == 5}
     assert moved == {(name, rows, 5) for name in ("reshape", "advance") for rows in (2, 8)}
     assert sorted(finished) == [*range(len(sources))]  # each once
-    assert len(compiled) <= 6 + 2 + 2
+    assert len(compiled) == 6 + 2 + 2
     with logged_times("backend_compile_duration") as compiled:
-        assert_same(decoded(sources[::-1], **settings), expected[::-1])
-        assert_same(decoded(sources[2:], **settings), expected[2:])
+        assert_same(decoded(sources[::-1], **settings), outputs[::-1])
+        assert_same(decoded(sources[2:], **settings), outputs[2:])
     assert not compiled
+    monkeypatch.setattr(sizes, "COMPILES_FAST", ("cpu",))
+    assert_same(decoded(sources, **settings), outputs)
+
+
+def test_the_rows_that_stay_are_the_live_ones_of_each_shard_and_keep_their_numbers():
+    stopped = np.array([True, True, False, True, True, False, True, True])
+    numbers = np.arange(10, 18)
+    staying = schedules._staying(stopped, 2, 1)
+    assert staying.tolist() == [[2], [1]]
+    assert schedules._numbers_of(staying, numbers).tolist() == [12, 15]
+    stopped[0] = False  # two live rows in a shard: all stay, live ones first
+    staying = schedules._staying(stopped, 2, 1)
+    assert staying.tolist() == [[0, 2, 1, 3], [1, 0, 2, 3]]
+    assert schedules._numbers_of(staying, numbers).tolist() == [10, 12, 11, 13, 15, 14, 16, 17]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"coverage_penalty": 0.3}, {"min_length": 2, "no_repeat_ngram": 2}, {"patience": 1.0}],
+    ids=str,
+)
+def test_what_is_compiled_beside_is_what_is_run(accelerator, settings):
+    """A weak type in a state would make it another program."""
+    searches = decoder(beam_size=3, batch_tokens=96, max_extra_tokens=2, **settings)
+    with logged_times("backend_compile_duration") as compiled:
+        assert searches.compile([4] * 9) == {(8, 4)}
+    assert 3 <= len(compiled) <= 6  # other settings may share some
+
+
+def test_programs_for_phrases_are_compiled_at_once_too(monkeypatch, accelerator):
+    begun, beside = [], schedules.BackgroundCompiler.beside
+
+    def recorded(self, tasks):
+        begun.append([key for key in tasks if key not in self._begun])
+        return beside(self, tasks)
+
+    monkeypatch.setattr(schedules.BackgroundCompiler, "beside", recorded)
+    model, params = tiny()
+    sizes_of_phrases = (ConstraintSizes(1, 2, 8),)
+    searches = BatchDecoder((params,), (model,), CONFIG, constraint_sizes=sizes_of_phrases)
+    for constrained in (False, True):
+        searches.compile([2], constrained=constrained)
+    assert [len(keys) for keys in begun] == [4, 4]
 
 
 def test_a_server_on_an_accelerator_compiles_all_that_it_needs(accelerator):
@@ -465,7 +507,7 @@ def test_the_smallest_batch_on_an_accelerator_is_for_few_sources():
     config = DecodingConfig(beam_size=4, batch_tokens=8192)
 
     def shapes(lengths: list[int], shards: int = 1) -> list[tuple[int, int]]:
-        batches = list(plan_alike(lengths, config, 250, shards=shards))
+        batches = list(plan_even_batches(lengths, config, 250, shards=shards))
         assert sorted(n for batch in batches for n in batch.numbers) == [*range(len(lengths))]
         return [(batch.rows, batch.length) for batch in batches]
 
@@ -474,6 +516,10 @@ def test_the_smallest_batch_on_an_accelerator_is_for_few_sources():
     assert shapes([30] * 40) == [(32, 64)] * 2  # the last one, too, is of full rows
     assert shapes([30] * 16, shards=2) == [(16, 64)]
     assert shapes([200, *[30] * 40]) == [(8, 250), (32, 64), (32, 64)]
+    larger = dataclasses.replace(config, batch_tokens=65_536)
+    counts = (8, 9, 64, 65, 999)
+    rows = {n: next(iter(plan_even_batches([30] * n, larger, 250))).rows for n in counts}
+    assert rows == {8: 8, 9: 64, 64: 64, 65: 256, 999: 256}
     assert shapes([]) == []
 
 
@@ -490,26 +536,26 @@ def test_a_batch_is_larger_on_a_gpu_unless_it_is_given():
 
 
 @pytest.mark.parametrize("count", [1, 5, 16])
-def test_shapes_alike_are_those_of_every_mixture(count):
+def test_even_shapes_are_those_of_every_mixture(count):
     config = DecodingConfig(beam_size=4, batch_tokens=512)
-    foreseen = alike_shapes_among([60] * count, config, 512, longest=300)
-    assert len(foreseen) == 3 and len(alike_shapes_among([60] * count, config, 512)) == 1
+    foreseen = even_shapes(count, range(60, 301), config, 512)
+    assert len(foreseen) == 3 and len(even_shapes(count, [60], config, 512)) == 1
     for lengths in itertools.combinations_with_replacement((60, 200, 300), count):
-        planned = plan_alike(lengths, config, 512)
+        planned = plan_even_batches(lengths, config, 512)
         assert {(batch.rows, batch.length) for batch in planned} <= foreseen
-    assert alike_shapes_among([], config, 512, longest=60) == frozenset()
+    assert even_shapes(0, [], config, 512) == frozenset()
 
 
-def test_an_interrupt_leaves_out_what_was_to_be_compiled(monkeypatch, accelerator):
+def test_an_error_leaves_out_what_was_to_be_compiled(monkeypatch, accelerator):
     calls = []
 
-    def interrupted(*_: Any, **__: Any) -> None:
+    def failing(*_: Any, **__: Any) -> None:
         calls.append(threading.current_thread())
-        raise KeyboardInterrupt
+        raise MemoryError
 
-    monkeypatch.setattr(programs, "_form_of_result", interrupted)
+    monkeypatch.setattr(programs, "_form_of_result", failing)
     monkeypatch.setattr(background, "processors", lambda: 1)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(MemoryError):
         decoded(of_lengths(range(1, 25)), beam_size=2, batch_tokens=64)
     for thread in calls:
         thread.join()

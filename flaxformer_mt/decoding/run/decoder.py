@@ -177,8 +177,8 @@ class BatchDecoder:
     def _compiling(
         self, sources: Sequence[Source], planned: Collection[PlannedBatch]
     ) -> contextlib.AbstractContextManager[None]:
-        """While batches are searched, compiles the programs of later ones, as far as these are
-        known: a batch's shortlist, prefixes and phrases decide on its own."""
+        """While batches are searched, compiles the programs of later ones. Those with a shortlist,
+        prefixes or phrases have programs of their own, which aren't known yet."""
         is_plain = not any(
             source.prefix or source.forbidden or source.phrases for source in sources
         )

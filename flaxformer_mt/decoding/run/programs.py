@@ -85,8 +85,8 @@ class SearchPrograms:
         return self._begun(self._program(begin_search), batch, length=length, room=room)
 
     def form_of_begin(self, batch: BatchArrays, *, length: int, room: int) -> State:
-        """What `begin` gives, without values and without compiling: what `advance` is compiled
-        for meanwhile."""
+        """The shapes and shardings of `begin`'s result, to compile `advance` without waiting for
+        it."""
         form = self._begun(begin_search.eval_shape, batch, length=length, room=room)
         by_rows, whole = batch_sharding(self.mesh), NamedSharding(self.mesh, PartitionSpec())
         return jax.tree.map(
@@ -164,6 +164,16 @@ def _form_of_result(
 
 
 def suited(params: Params, models: Models, platform: str) -> tuple[Params, Models]:
+    """The same models as `suited_models`, with their parameters."""
+    suitable = suited_models(models, platform)
+    padded = [
+        _with_padded_tables(tree, model.config.vocab_multiple, other.config.vocab_multiple)
+        for tree, model, other in zip(params, models, suitable, strict=True)
+    ]
+    return tuple(padded), suitable
+
+
+def suited_models(models: Models, platform: str) -> Models:
     """The same models, for a TPU with tables padded to whole chunks for `top_candidates`; for a CPU
     with past keys and values in float32.
 
@@ -171,25 +181,27 @@ def suited(params: Params, models: Models, platform: str) -> tuple[Params, Model
     cache, which takes a fifth of base's time.
     """
     if platform == "cpu":
-        return params, tuple(model.clone(cache_dtype="float32") for model in models)
+        return tuple(model.clone(cache_dtype="float32") for model in models)
     if platform != "tpu":
-        return params, models
-    padded, wider = [], []
-    for tree, model in zip(params, models, strict=True):
-        multiple = math.lcm(model.config.vocab_multiple, CHUNK)
-        if multiple == model.config.vocab_multiple:  # a copy would take as much memory again
-            padded.append(tree)
-            wider.append(model)
-            continue
-        tables = {
-            name: jnp.pad(leaf, [(0, -len(leaf) % multiple)] + [(0, 0)] * (leaf.ndim - 1))
-            for name, leaf in tree["embedding"].items()
-            if not name.endswith("_positions")
-        }
-        padded.append({**tree, "embedding": {**tree["embedding"], **tables}})
-        config = dataclasses.replace(model.config, vocab_multiple=multiple)
-        wider.append(model.clone(config=config))
-    return tuple(padded), tuple(wider)
+        return models
+    configs = [
+        dataclasses.replace(
+            model.config, vocab_multiple=math.lcm(model.config.vocab_multiple, CHUNK)
+        )
+        for model in models
+    ]
+    return tuple(model.clone(config=config) for model, config in zip(models, configs, strict=True))
+
+
+def _with_padded_tables(params: Any, multiple: int, new_multiple: int) -> Any:
+    if multiple == new_multiple:  # a copy would take as much memory again
+        return params
+    tables = {
+        name: jnp.pad(leaf, [(0, -len(leaf) % new_multiple)] + [(0, 0)] * (leaf.ndim - 1))
+        for name, leaf in params["embedding"].items()
+        if not name.endswith("_positions")
+    }
+    return {**params, "embedding": {**params["embedding"], **tables}}
 
 
 def _encoded(params: Any, model: Transformer, *sources: Array, blocks: int) -> Array:

@@ -37,9 +37,9 @@ from flaxformer_mt.decoding.run.background import BackgroundCompiler
 from flaxformer_mt.decoding.run.programs import SearchPrograms, concatenated, padded_to, rows_of
 from flaxformer_mt.decoding.run.sizes import (
     PlannedBatch,
-    alike_shapes_among,
-    plan_alike,
+    even_shapes,
     plan_batches,
+    plan_even_batches,
     plan_groups,
     shapes_among,
 )
@@ -184,7 +184,8 @@ def _numbers_of(staying: np.ndarray, numbers: np.ndarray) -> np.ndarray:
 
 
 class Stage(NamedTuple):
-    """A program that a batch on an accelerator runs, and the batch's form after it."""
+    """A program that a batch on an accelerator runs, with the rows and the cache that it has after
+    that."""
 
     program: Literal["begin", "advance", "reshape"]
     rows: int
@@ -232,12 +233,12 @@ class Course:
         self,
         stage: Stage,
         programs: SearchPrograms,
-        before: BatchArrays | State,
+        before: Any,
         staying: np.ndarray | None = None,
     ) -> State:
-        """The state after a stage; `staying` are the rows of each shard that a change of form
-        keeps (default: the first ones)."""
-        if isinstance(before, BatchArrays):
+        """The state after a stage. `before` are a batch's arrays, or the state before it; `staying`
+        are the rows of each shard that `reshape` keeps (default: the first ones)."""
+        if stage.program == "begin":
             return programs.begin(before, length=self.length, room=stage.room)
         if stage.program == "advance":
             return programs.advance(before, stage.room, stage.leave_at)
@@ -246,14 +247,15 @@ class Course:
         return programs.reshape(before, staying, stage.room)
 
 
-Key = tuple[Shape, Stage]
+Form = tuple[Any, ...]  # of a batch's arrays
+Key = tuple[Form, Stage]
 Tasks = dict[Key, Callable[[], State]]
 
 
 @dataclasses.dataclass(frozen=True)
 class AcceleratorSchedule:
-    """As few programs as a search can do with, since each takes seconds to compile: a batch moves
-    at most once, from many rows with a small cache to few, or as many, with the largest."""
+    """Compiles few programs, since each takes seconds: a batch moves at most once, from many rows
+    with a small cache to few, or as many, with the largest."""
 
     config: DecodingConfig
     limits: OutputLimits
@@ -262,7 +264,7 @@ class AcceleratorSchedule:
 
     def plan(self, lengths: Sequence[int]) -> Iterator[PlannedBatch]:
         """As `Schedule.plan`."""
-        return plan_alike(lengths, self.config, self.limits.max_length, shards=self.shards)
+        return plan_even_batches(lengths, self.config, self.limits.max_length, shards=self.shards)
 
     def compiling(
         self, programs: SearchPrograms, padding: Padding, batches: Collection[PlannedBatch]
@@ -272,7 +274,7 @@ class AcceleratorSchedule:
         tasks: Tasks = {}
         for shape, count in Counter((batch.rows, batch.length) for batch in batches).items():
             of_shape = self.tasks(programs, padding, shape)
-            needed = len(of_shape) if count > 1 else len(self._course(shape).beginning)
+            needed = len(of_shape) if count > 1 else len(self.course(shape).beginning)
             tasks |= dict(itertools.islice(of_shape.items(), needed))
         return self.compiler.beside(tasks)
 
@@ -280,13 +282,13 @@ class AcceleratorSchedule:
         self, programs: SearchPrograms, arrays: BatchArrays, batch: PlannedBatch
     ) -> Generator[Finished]:
         """As `Schedule.search`, all rows at a time."""
-        shape, numbers = (batch.rows, batch.length), batch.by_row
-        course = self._course(shape)
+        form, numbers = _form_of(arrays), batch.by_row
+        course = self.course((batch.rows, batch.length))
 
         begin, advance = course.beginning
-        self.compiler.wait_for((shape, begin))
+        self.compiler.wait_for((form, begin))
         state = course.run(begin, programs, arrays)
-        self.compiler.wait_for((shape, advance))
+        self.compiler.wait_for((form, advance))
         state = course.run(advance, programs, state)
 
         stopped = np.asarray(state.stopped)
@@ -296,7 +298,7 @@ class AcceleratorSchedule:
                 yield np.where(stopped, numbers, -1), jax.tree.map(np.asarray, state.finished)
                 numbers = _numbers_of(staying, np.where(stopped, -1, numbers))
             for stage in course.end(staying.size):
-                self.compiler.wait_for((shape, stage))
+                self.compiler.wait_for((form, stage))
                 state = course.run(stage, programs, state, staying)
         yield numbers, jax.tree.map(np.asarray, state.finished)
 
@@ -305,8 +307,9 @@ class AcceleratorSchedule:
     ) -> frozenset[Shape]:
         """As `Schedule.compile`. Each program is called on padding as well: what the device has no
         memory for fails now."""
-        shapes = alike_shapes_among(
-            lengths, self.config, self.limits.max_length, shards=self.shards, longest=longest
+        possible = range(min(lengths), max(longest, *lengths) + 1) if lengths else ()
+        shapes = even_shapes(
+            len(lengths), possible, self.config, self.limits.max_length, shards=self.shards
         )
         tasks: Tasks = {}
         for shape in shapes:
@@ -316,10 +319,10 @@ class AcceleratorSchedule:
                 self.compiler.wait_for(key)
 
         for shape in shapes:
-            course = self._course(shape)
-            state: Any = padding(*shape)
-            for stage in course.beginning:
-                state = course.run(stage, programs, state)
+            course = self.course(shape)
+            begin, advance = course.beginning
+            state = course.run(advance, programs, course.run(begin, programs, padding(*shape)))
+            jax.block_until_ready(state)
             for reshape, advance in course.ends:
                 moved = course.run(reshape, programs, state)
                 jax.block_until_ready(course.run(advance, programs, moved))
@@ -333,31 +336,37 @@ class AcceleratorSchedule:
         compiled_by: Callable[[Lowered], Compiled] = Lowered.compile,
     ) -> Tasks:
         """What compiles each program of a shape, in the order in which they're likely needed."""
-        course, forms = self._course(shape), dataclasses.replace(programs, compiled_by=compiled_by)
+        course, forms = self.course(shape), dataclasses.replace(programs, compiled_by=compiled_by)
+        rows, src_length = shape
+
+        def state_before(stage: Stage) -> State:
+            """In form: an `advance` has the rows and the cache already."""
+            moves = stage.program == "reshape"
+            arrays = padding(rows if moves else stage.rows, src_length)
+            room = course.room if moves else stage.room
+            return forms.form_of_begin(arrays, length=course.length, room=room)
 
         def compile_stage(stage: Stage) -> State:
-            if stage.program == "begin":
-                return course.run(stage, forms, padding(*shape))
-            of_rows, room = (
-                (stage.rows, stage.room) if stage.program == "advance" else (shape[0], course.room)
-            )
-            arrays = padding(of_rows, shape[1])
-            before = forms.form_of_begin(arrays, length=course.length, room=room)
-            return course.run(stage, forms, before)
+            is_first = stage.program == "begin"
+            return course.run(stage, forms, padding(*shape) if is_first else state_before(stage))
 
-        return {(shape, stage): functools.partial(compile_stage, stage) for stage in course.stages}
+        form = _form_of(padding(*shape))
+        return {(form, stage): functools.partial(compile_stage, stage) for stage in course.stages}
 
-    def stages(self, shape: Shape) -> list[Stage]:
-        """All that a batch of this shape may go through."""
-        return self._course(shape).stages
-
-    def _course(self, shape: Shape) -> Course:
+    def course(self, shape: Shape) -> Course:
+        """Of a batch of this shape."""
         rows, src_length = shape
         length = self.limits.of(src_length)
         room = sizes.first_room(src_length, length)
         few = sizes.ACCELERATOR_FEW * self.shards
         moves_early = room < length and rows >= 4 * few
         return Course(rows, few if moves_early else 0, room, length, self.shards)
+
+
+def _form_of(arrays: BatchArrays) -> Form:
+    """What programs are compiled for: arrays with phrases aren't those without."""
+    leaves, structure = jax.tree.flatten(arrays)
+    return structure, *((leaf.shape, leaf.dtype) for leaf in leaves)
 
 
 class Waiting(NamedTuple):

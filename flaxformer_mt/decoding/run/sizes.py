@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -19,8 +19,8 @@ from flaxformer_mt.decoding.rounding import (
     power_of_two_at_most,
 )
 
-# `decoding.batch_tokens` if it is 0. On an H100 a step with 256 rows, base with beam 4, is planned
-# to take twice as long as one with 32 (1.2 ms and 0.6), but on a TPU v5e five times (5.9 and 1.1).
+# `decoding.batch_tokens` if it is 0. By `plan --decode`, a step of base with 256 rows instead of 32
+# takes an H100 twice as long (1.2 and 0.6 ms), but a TPU v5e five times (5.9 and 1.1 ms).
 USUAL_TOKENS = 8192
 GPU_TOKENS = 65_536
 SHORTEST = 16  # source positions of the smallest batch shape
@@ -28,9 +28,10 @@ SHORTEST_ROOM = 32  # output positions of the smallest cache
 COMPILES_FAST = ("cpu",)
 SHRINKS = 4  # a batch on a CPU moves to a shape of so many times fewer rows
 # On an accelerator, where programs take seconds to compile: the source positions of the smallest
-# batch shape, and the rows of a shard that has few sources.
+# batch shape, the rows of a shard that has few sources, and the step to the next number of rows.
 ACCELERATOR_SHORTEST = 64
 ACCELERATOR_FEW = 8
+ACCELERATOR_STEP = 8
 SMALL = 1 << 23  # parameters up to which compiling takes longer than searching, on a CPU
 BLOCK = 1024  # source tokens that a CPU encodes at a time: a layer's activations stay in its cache
 
@@ -97,48 +98,48 @@ def plan_groups(
     return planned
 
 
-def plan_alike(
+def plan_even_batches(
     lengths: Sequence[int], config: DecodingConfig, max_length: int, *, shards: int = 1
 ) -> Iterator[PlannedBatch]:
     """Batches over sources of these lengths, longest first, in fewer shapes than `plan_batches`: a
-    length is 64, 256, 1,024 ... (or `max_length`), and all batches of a length have full rows, or
-    ACCELERATOR_FEW in a shard where the sources are no more than these."""
-    is_few = len(lengths) <= ACCELERATOR_FEW * shards
+    length is 64, 256, 1,024 ... (or `max_length`), and all batches of a length have as many rows,
+    in each shard 8, 64 ... where that is enough for all sources, else those that fill
+    `batch_tokens`."""
+    count = -(-len(lengths) // shards)
 
     def largest(longest: int) -> tuple[int, int]:
-        return _alike(longest, config, max_length, is_few=is_few)
+        return _even_share(longest, count, config, max_length)
 
     for batch in in_batches(lengths, largest, shards=shards):
         rows, _ = largest(batch.length)
         yield batch._replace(rows=rows * shards)
 
 
-def _alike(
-    longest: int, config: DecodingConfig, max_length: int, *, is_few: bool
-) -> tuple[int, int]:
-    """A share's rows and source length in `plan_alike`, if its longest source has this length."""
-    src_length = min(one_of_few(longest, ACCELERATOR_SHORTEST), max(max_length, longest))
-    rows = _rows_within(config, src_length)
-    return (min(rows, ACCELERATOR_FEW) if is_few else rows), src_length
-
-
-def alike_shapes_among(
-    lengths: Sequence[int],
+def even_shapes(
+    count: int,
+    lengths: Iterable[int],
     config: DecodingConfig,
     max_length: int,
     *,
     shards: int = 1,
-    longest: int = 0,
 ) -> frozenset[tuple[int, int]]:
-    """As `shapes_among`, of `plan_alike`."""
-    if not lengths:
-        return frozenset()
-    is_few = len(lengths) <= ACCELERATOR_FEW * shards
-    shapes = set()
-    for length in range(min(lengths), max(longest, *lengths) + 1):
-        rows, src_length = _alike(length, config, max_length, is_few=is_few)
-        shapes.add((rows * shards, src_length))
-    return frozenset(shapes)
+    """The shapes, (rows, source length), of `plan_even_batches` over so many sources of any of
+    these lengths."""
+    share = -(-count // shards)
+    shapes = {_even_share(length, share, config, max_length) for length in lengths}
+    return frozenset((rows * shards, src_length) for rows, src_length in shapes)
+
+
+def _even_share(
+    longest: int, count: int, config: DecodingConfig, max_length: int
+) -> tuple[int, int]:
+    """A shard's rows and source length, if its longest source has this length and `count` of all
+    sources are its own."""
+    src_length = min(one_of_few(longest, ACCELERATOR_SHORTEST), max(max_length, longest))
+    rows, most = ACCELERATOR_FEW, _rows_within(config, src_length)
+    while rows < min(count, most):
+        rows *= ACCELERATOR_STEP
+    return min(rows, most), src_length
 
 
 def in_batches(
@@ -199,8 +200,8 @@ def rooms_of_small(src_length: int, length: int) -> tuple[int, ...]:
 
 
 def first_room(src_length: int, length: int) -> int:
-    """The first size of an accelerator's cache. Where sources are short, as most are, that is the
-    longest source, which few outputs are longer than; elsewhere it is the last one, too."""
+    """The first size of an accelerator's cache, for outputs of at most `length` tokens. Short
+    sources, as most are, begin with room for the longest of them, long ones with all of it."""
     return min(src_length, length) if src_length <= ACCELERATOR_SHORTEST else length
 
 
