@@ -139,21 +139,14 @@ def _pieces(array: Instruction, users: Mapping[str, list[Instruction]], whole: i
     read = 0
     for user in users[array.name]:
         is_first = array.name not in user.operands[1:]
-        if user.opcode == "bitcast" or (user.opcode == "transpose" and _is_gathered(user, users)):
-            read += _pieces(user, users, whole)
+        if user.opcode in ("bitcast", "transpose"):
+            is_result = not users[user.name]
+            read += whole if is_result else _pieces(user, users, whole)
         elif user.opcode in _PARTIAL_READS and is_first:
             read += user.bytes
         elif user.opcode != "dynamic-update-slice" or not is_first:
             return whole
     return read
-
-
-def _is_gathered(array: Instruction, users: Mapping[str, list[Instruction]]) -> bool:
-    """Whether only pieces of it are computed: in a fusion those that a gather takes."""
-    return all(
-        user.opcode == "gather" or (user.opcode == "bitcast" and _is_gathered(user, users))
-        for user in users[array.name]
-    )
 
 
 def _written_bytes(inside: Instructions, fusion: Instruction) -> int:

@@ -37,6 +37,11 @@ HloModule jit_train_step, is_scheduled=true
   ROOT %chosen = f32[2048,125]{1,0} gather(%flat, %chunks), offset_dims={1}
 }
 
+%turned (x: f32[256,512]) -> f32[512,256] {
+  %x = f32[256,512]{1,0} parameter(0)
+  ROOT %turned.2 = f32[512,256]{1,0} transpose(%x), dimensions={1,0}
+}
+
 %update (cache: f32[1000,512], new: f32[1,512], index: s32[]) -> f32[1000,512] {
   %cache = f32[1000,512]{1,0} parameter(0)
   %new = f32[1,512]{1,0} parameter(1)
@@ -47,7 +52,7 @@ HloModule jit_train_step, is_scheduled=true
 
 ENTRY %main (x: bf16[4096,2048], w: bf16[2048,1024], t: f32[30000,512], i: s32[64,1], \
 c: f32[1000,512], n: f32[1,512], k: s32[], f: f32[64,512], q: bf16[2,256,8,64], \
-l: f32[256,4,37000], h: s32[256,8]) -> f32[1000,512] {
+l: f32[256,4,37000], h: s32[256,8], m: f32[256,512]) -> f32[1000,512] {
   %x = bf16[4096,2048]{1,0} parameter(0)
   %w = bf16[2048,1024]{1,0} parameter(1)
   %t = f32[30000,512]{1,0} parameter(2)
@@ -59,6 +64,9 @@ l: f32[256,4,37000], h: s32[256,8]) -> f32[1000,512] {
   %q = bf16[2,256,8,64]{3,2,1,0} parameter(8)
   %l = f32[256,4,37000]{2,1,0} parameter(9)
   %h = s32[256,8]{1,0} parameter(10)
+  %m = f32[256,512]{1,0} parameter(11)
+  %turned.3 = f32[512,256]{1,0} fusion(%m), kind=kLoop, calls=%turned, metadata=\
+{op_name="jit(train_step)/turn/transpose"}
   %chosen.1 = f32[2048,125]{1,0} fusion(%l, %h), kind=kLoop, calls=%turned_lookup, metadata=\
 {op_name="jit(train_step)/candidates/gather"}
   %y = bf16[4096,1024]{1,0} fusion(%x, %w), kind=kCustom, calls=%gemm_fusion, metadata={op_name=\
@@ -107,6 +115,10 @@ def test_of_an_array_turned_only_to_be_looked_up_no_more_is_read(costs):
     assert costs["update candidates gather"].bytes == 2 * 4 * 2048 * 125 + 4 * 256 * 8
 
 
+def test_an_array_that_is_only_turned_is_read_whole(costs):
+    assert costs["update turn transpose"].bytes == 2 * 4 * 256 * 512
+
+
 def test_an_update_in_place_moves_its_piece_twice(costs):
     assert costs["update update"].bytes == 2 * 4 * 512 + 4
 
@@ -136,7 +148,7 @@ def test_cudnn_s_attention_reads_keys_and_values_for_every_block_of_queries(cost
 
 
 def test_the_whole_is_the_sum_of_its_kernels(compute):
-    assert compute.kernels == 6 and compute.cycles is None and compute.unestimated == ()
+    assert compute.kernels == 7 and compute.cycles is None and compute.unestimated == ()
     assert compute.bytes == sum(cost.bytes for cost in compute.operations)
     assert compute.flops == sum(cost.flops for cost in compute.operations)
     assert compute.overlapped_seconds == compute.seconds
