@@ -286,7 +286,7 @@ class MultiHeadAttention(nn.Module):
         length = max(lengths) + -max(lengths) % _CUDNN_MULTIPLE
         return 2 * length * joined_rows(rows, length) > _CUDNN_TILE
 
-    def kept(self, memory: Memory) -> KeysValues:
+    def for_cache(self, memory: Memory) -> KeysValues:
         """Keys and values as decoding keeps them, in the order in which a step's two products read
         them: with keys before d_k, or heads last, XLA's CPU products take four to ten times as
         long."""
@@ -300,7 +300,7 @@ class MultiHeadAttention(nn.Module):
     def extended(self, past: KeysValues, x: Newest, index: Int[Array, ""]) -> KeysValues:
         """`past` with position `index` of every beam, rounded to `config.dtype`, in the slot of
         that beam's number."""
-        keys, values = (new.astype(past["key"].dtype) for new in self.kept(x).values())
+        keys, values = (new.astype(past["key"].dtype) for new in self.for_cache(x).values())
         first_slot = index * x.shape[1]
         return {
             "key": jax.lax.dynamic_update_slice_in_dim(past["key"], keys, first_slot, axis=3),

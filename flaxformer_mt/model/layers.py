@@ -190,7 +190,7 @@ class DecoderLayer(nn.Module):
 
     def cross_keys_values(self, encoded: Hidden) -> KeysValues:
         """The source's keys and values as a cache holds them, computed once per sentence."""
-        return self.cross_attention.kept(encoded)
+        return self.cross_attention.for_cache(encoded)
 
     def decode_step(
         self,
