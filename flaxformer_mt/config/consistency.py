@@ -1,6 +1,7 @@
 """Checks beyond a setting's type and bounds: agreement, unused settings; and defaults."""
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, assert_never, get_args
@@ -36,6 +37,8 @@ def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
     yield from undecided(config.data)
     yield from _filters(config)
     yield from _target_types(config.data.vocabulary)
+    yield from _given_models(config.data.vocabulary)
+    yield from _learned_types(config.data.vocabulary)
 
     yield from _training(config.training)
     yield from _decoding(config.decoding)
@@ -76,6 +79,38 @@ def _filters(config: ExperimentConfig) -> Iterator[str]:
         )
     if 0 < filters.max_ratio < 1:
         yield f"'data.filter.max_ratio' = {filters.max_ratio} must be 0 (off) or at least 1"
+
+
+def _given_models(vocabulary: VocabularyConfig) -> Iterator[str]:
+    of_side = {f"{side}_model": getattr(vocabulary, f"{side}_model") for side in ("src", "tgt")}
+    if vocabulary.model and any(of_side.values()):
+        yield "'data.vocabulary.model' is for both sides: leave out .src_model and .tgt_model"
+    for name, other in itertools.permutations(of_side):
+        if of_side[name] and not of_side[other]:
+            yield f"'data.vocabulary.{name}' needs '.{other}' (or '.model' for both sides)"
+    if vocabulary.model and not vocabulary.shared:
+        yield "'data.vocabulary.model' needs 'data.vocabulary.shared' = true"
+    if all(of_side.values()) and vocabulary.shared:
+        yield "'data.vocabulary.src_model' needs 'data.vocabulary.shared' = false"
+    if vocabulary.model or all(of_side.values()):
+        for name in ("tgt_types", "symbols", "split_digits", "tgt_size"):
+            if getattr(vocabulary, name) != getattr(VocabularyConfig, name):
+                yield f"'data.vocabulary.{name}' is for a vocabulary that is learned, not given"
+
+
+def _learned_types(vocabulary: VocabularyConfig) -> Iterator[str]:
+    if vocabulary.tgt_size and (vocabulary.shared or vocabulary.tgt_types != "pieces"):
+        yield (
+            "'data.vocabulary.tgt_size' needs 'data.vocabulary.shared' = false and '.tgt_types' = "
+            "'pieces'"
+        )
+    if 0 < vocabulary.tgt_size <= MARKS:
+        yield f"'data.vocabulary.tgt_size' = {vocabulary.tgt_size} must be at least {MARKS + 1}"
+    for symbol in vocabulary.symbols:
+        if not symbol or _BLANK.search(symbol):
+            yield f"'data.vocabulary.symbols': {symbol!r} must be text without blanks"
+        if symbol in _WRITTEN_MARKS:
+            yield f"'data.vocabulary.symbols': {symbol} is a mark of every vocabulary"
 
 
 def _target_types(vocabulary: VocabularyConfig) -> Iterator[str]:
@@ -289,4 +324,4 @@ def expected_types(vocabulary: VocabularyConfig) -> tuple[int, int]:
     """Source and target types that `prepare` will make; for whole words at least the named ones."""
     if vocabulary.tgt_types == "words":
         return vocabulary.size, MARKS + len(vocabulary.tgt_words)
-    return vocabulary.size, vocabulary.size
+    return vocabulary.size, vocabulary.tgt_size or vocabulary.size

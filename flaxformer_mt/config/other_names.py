@@ -51,6 +51,7 @@ _NAMES = {
         max_len max_sent_length src_seq_length tgt_seq_length max_source_positions
         max_target_positions max_source_length max_target_length
     """,
+    "data.vocabulary.model": "spm_model sp_model sentencepiece_model bpe_model",
     "data.vocabulary.size": "vocab_size src_vocab_size tgt_vocab_size bpe_size voc_limit",
     "data.vocabulary.shared": "share_vocab share_all_embeddings joined_dictionary",
     "data.vocabulary.kind": "tokenizer subword_type bpe",
@@ -85,7 +86,7 @@ _NAMES = {
     "decoding.min_length": "min_decoding_length min_len min_new_tokens min_output_length",
     "decoding.no_repeat_ngram": "no_repeat_ngram_size block_ngram_repeat",
     "mesh.data": "world_size num_gpus gpus gpu_ranks devices distributed_world_size",
-    "--workdir": "save_dir save_model model_dir output_dir out_dir model run_dir",
+    "--workdir": "save_dir save_model model_dir output_dir out_dir run_dir",
     "--init-from": "train_from restore_file load_model finetune_from_model pretrained_model",
 }
 OURS = {alias: name for name, aliases in _NAMES.items() for alias in aliases.split()}

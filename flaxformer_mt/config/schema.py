@@ -250,11 +250,20 @@ class CorpusConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularyConfig:
+    model: str = setting(
+        "",
+        "a SentencePiece model for both sides, instead of one learned by the settings below",
+    )
+    src_model: str = setting("", "... or a model for the source, with a vocabulary per side ...")
+    tgt_model: str = setting("", "... and one for the target")
     kind: Literal["bpe", "unigram"] = setting("bpe", "SentencePiece model type")
     size: int = setting(
         37000,
         "types (entries), special tokens included (per side, if not shared)",
         minimum=MARKS + 1,
+    )
+    tgt_size: int = setting(
+        0, "types of the target, with a vocabulary per side (0: as many as `size`)", minimum=0
     )
     soft_size: bool = operational(
         False,
@@ -272,6 +281,11 @@ class VocabularyConfig:
     tgt_words: tuple[str, ...] = setting(
         (), "words, brackets: always include these, even if the training text lacks them"
     )
+    symbols: tuple[str, ...] = setting(
+        (),
+        "placeholders and the like, such as <x1/>: one type each, never split, wherever they are",
+    )
+    split_digits: bool = setting(False, "every digit is a piece of its own")
     byte_fallback: bool = setting(
         False, "spell unknown characters as bytes, so that no token is unknown"
     )

@@ -180,8 +180,9 @@ class _Cutter:
 
     def __init__(self, vocabulary: Vocabulary, strength: float, tags: Collection[str] = ()) -> None:
         types = vocabulary.types()
+        whole = vocabulary.symbols | frozenset(tags)
         plain = [
-            number for number, type_ in enumerate(types) if type_.plain and type_.text not in tags
+            number for number, type_ in enumerate(types) if type_.plain and type_.text not in whole
         ]
         plain.sort(key=lambda number: -types[number].score)
         pieces = {types[number].text: piece for piece, number in enumerate(plain)}

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
 
 from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import normalization
@@ -18,6 +19,11 @@ _TOO_HIGH = re.compile(r"Vocabulary size too high .*<= (\d+)")
 _TOO_LOW = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
 
 
+# The message that a model's file is. Its class is made when the package is loaded: it has no type.
+_protocol: Any = sentencepiece_model_pb2
+ModelProto = _protocol.ModelProto
+
+
 class VocabularyError(UserError):
     """A vocabulary that can't be trained or loaded."""
 
@@ -28,9 +34,10 @@ def trained_model(
     marks: Mapping[str, int],
     *,
     words: bool,
-    tags: Sequence[str] = (),
+    symbols: Sequence[str] = (),
 ) -> bytes:
-    """A model of `config.size` pieces, or with a type for each of the `words`, and whole `tags`.
+    """A model of `config.size` pieces, or with a type for each of the `words`; `symbols` are never
+    split.
 
     `marks` has the ids of pad, bos, eos and unk. Raises VocabularyError.
     """
@@ -38,7 +45,7 @@ def trained_model(
     size = config.size
     for _ in range(_ATTEMPTS):
         try:
-            return _trained(text, config, size, marks, words=words, tags=tags)
+            return _trained(text, config, size, marks, words=words, symbols=symbols)
         except RuntimeError as error:
             fitting = _fitting(str(error), size) if config.soft_size else None
             if fitting is None:
@@ -54,13 +61,15 @@ def _trained(
     marks: Mapping[str, int],
     *,
     words: bool,
-    tags: Sequence[str],
+    symbols: Sequence[str],
 ) -> bytes:
     kind: dict[str, Any] = {
         "model_type": config.kind,
         "character_coverage": config.character_coverage,
         "byte_fallback": config.byte_fallback,
     }
+    if config.split_digits:
+        kind["split_digits"] = True
     if words:
         kind = {"model_type": "word", "use_all_vocab": True, "character_coverage": 1.0}
     # SentencePiece silently skips longer lines.
@@ -71,7 +80,7 @@ def _trained(
         sentence_iterator=iter(sentences),
         model_writer=model,
         vocab_size=size,
-        user_defined_symbols=list(tags),
+        user_defined_symbols=list(symbols),
         **kind,
         **_normalizing(config.normalization),
         **ids,

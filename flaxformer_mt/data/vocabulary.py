@@ -27,6 +27,7 @@ from jaxtyping import Int32
 from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data.segmentation import Words, words_of
 from flaxformer_mt.data.sentencepiece_training import (
+    ModelProto,
     VocabularyError as VocabularyError,
     trained_model,
 )
@@ -37,7 +38,7 @@ from flaxformer_mt.files.reading import json_errors_as, load_json, read_file
 # Four different ids: where padding shares the unknown token's id, every unknown token of a
 # sentence is masked out of attention and loss.
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
-_MARKS = {"pad": PAD, "bos": BOS, "eos": EOS, "unk": UNK}
+MARKS = {"pad": PAD, "bos": BOS, "eos": EOS, "unk": UNK}
 
 # 1: ids are the models' own; 2: of a model with a table, those of the table; 3: tables may have
 # added tokens.
@@ -87,7 +88,7 @@ class Vocabulary:
             raise VocabularyError(f"{path}: not a SentencePiece model") from error
         if vocabulary.table is not None:
             return vocabulary
-        for mark, expected in _MARKS.items():
+        for mark, expected in MARKS.items():
             number = getattr(processor, f"{mark}_id")()
             if number != expected:
                 raise VocabularyError(f"{path}: the {mark} token has id {number}, not {expected}")
@@ -177,6 +178,14 @@ class Vocabulary:
     def added_tokens(self) -> tuple[AddedToken, ...]:
         """Pieces that are one token wherever text spells them."""
         return self.table.added if self.table is not None else ()
+
+    @functools.cached_property
+    def symbols(self) -> frozenset[str]:
+        """Pieces that SentencePiece never splits and that no cut of it may either: tags,
+        placeholders, brackets."""
+        proto = ModelProto.FromString(self.model)
+        kind = ModelProto.SentencePiece.USER_DEFINED
+        return frozenset(piece.piece for piece in proto.pieces if piece.type == kind)
 
     @property
     def language_codes(self) -> list[str]:
@@ -276,7 +285,7 @@ class Vocabularies:
         version = 1
         if tables:
             version = 3 if any(table.added for table in tables) else 2
-        index: dict[str, Any] = {"format": version, "shared": self.shared, "ids": _MARKS}
+        index: dict[str, Any] = {"format": version, "shared": self.shared, "ids": MARKS}
         names = {"shared": self.src} if self.shared else {"src": self.src, "tgt": self.tgt}
         with replacing(directory, aside=directory.with_name(directory.name + ".partial")) as aside:
             aside.mkdir()
@@ -314,10 +323,12 @@ def train(
 ) -> Vocabulary:
     """Train a SentencePiece model; the same sentences and settings give the same bytes.
 
-    With `words`, one of whole words. `tags` are never split. Raises as `trained_model` does.
+    With `words`, one of whole words. `tags` are never split, nor are the settings' symbols. Raises
+    as `trained_model` does.
     """
     text = itertools.chain(sentences, config.tgt_words) if words else sentences
-    return Vocabulary(trained_model(text, config, _MARKS, words=words, tags=tags))
+    symbols = list(dict.fromkeys((*tags, *config.symbols)))
+    return Vocabulary(trained_model(text, config, MARKS, words=words, symbols=symbols))
 
 
 def train_pair(
@@ -332,8 +343,9 @@ def train_pair(
         both = train((sentence for pair in pairs for sentence in pair), config, tags=[*symbols])
         return Vocabularies(both, both)
     src, tgt = ([pair[side] for pair in pairs] for side in (0, 1))
+    of_target = dataclasses.replace(config, size=config.tgt_size or config.size)
     of_words = config.tgt_types == "words"
-    return Vocabularies(train(src, config, tags=tags), train(tgt, config, words=of_words))
+    return Vocabularies(train(src, config, tags=tags), train(tgt, of_target, words=of_words))
 
 
 def _brackets(trees: Iterable[str]) -> set[str]:

@@ -143,3 +143,21 @@ def test_plans_are_made_of_the_cuts(vocabularies):
     limits = int(pairs.lengths[0].max()), int(pairs.lengths[1].max())
     assert sorted(window.plan.pairs.tolist()) == EVERYTHING
     assert listed(window.pairs, "src")[3] == drawn(vocabularies, [3], 0, limits)[0]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_no_cut_splits_a_symbol(kind):
+    symbols = ("<x1/>", "@@URL@@")
+    config = VocabularyConfig(size=300, kind=kind, symbols=symbols)
+    vocabularies = train_pair(TEXT, config)
+    src = vocabularies.src
+    sentence = f"the baker {symbols[0]} sees the house{symbols[1]} ."
+    rows = src.encode([sentence] * 20)
+    resampler = Resampler(vocabularies, 0.5, seed=4)
+    pairs = resampler.draw(in_memory(rows, rows), np.arange(20), 0, (200, 200))
+    numbers = [src.pieces().index(symbol) for symbol in symbols]
+    for side in ("src", "tgt"):
+        cuts = listed(pairs, side)
+        assert src.decode([ids[:-1] for ids in cuts]) == [sentence] * 20
+        assert all([id for id in ids if id in numbers] == numbers for ids in cuts)
+        assert len({*map(tuple, cuts)}) >= 3

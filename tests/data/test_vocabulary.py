@@ -9,6 +9,7 @@ from typing import Literal
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
+from flaxformer_mt.config import expected_types
 from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data.vocabulary import (
     BOS,
@@ -172,3 +173,42 @@ def test_what_is_no_model_or_has_other_mark_ids_is_refused(tmp_path):
         (tmp_path / "x.model").write_bytes(data)
         with pytest.raises(VocabularyError, match=rf"x\.model: {message}"):
             Vocabulary.load(tmp_path / "x.model")
+
+
+SYMBOLS = ("<x1/>", "\uff5fNUM_2\uff60", "@@URL@@", "%1$s")
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+@pytest.mark.parametrize("normalization", ["none", "nfkc"])
+def test_symbols_are_never_split_and_come_back(kind, normalization):
+    """Wherever they are, in no training text either, and although NFKC has other brackets."""
+    config = VocabularyConfig(
+        kind=kind, size=64, soft_size=True, symbols=SYMBOLS, normalization=normalization
+    )
+    vocabulary = train(TOY, config)
+    types = {piece: number for number, piece in enumerate(vocabulary.pieces())}
+    for symbol in SYMBOLS:
+        for text in (symbol, f"the cat {symbol} sees", f"cat{symbol}{symbol}.", f"{symbol} a"):
+            [ids] = vocabulary.encode([text])
+            assert ids.count(types[symbol]) == text.count(symbol), text
+            assert vocabulary.decode([ids]) == [text]
+            flat, _ = vocabulary.encode_flat([text.encode()])
+            assert flat.tolist() == [*ids, EOS]
+
+
+def test_digits_may_be_pieces_of_their_own():
+    text = [f"in {year} or {year}" for year in range(1990, 2000)]
+    whole, split = (
+        train(text, VocabularyConfig(size=40, soft_size=True, split_digits=split))
+        for split in (False, True)
+    )
+    assert any(re.search(r"\d\d", piece) for piece in whole.pieces())
+    assert not any(re.search(r"\d\d", piece) for piece in split.pieces())
+
+
+def test_the_target_may_have_a_size_of_its_own():
+    pairs = [(sentence, sentence[::-1]) for sentence in TOY]
+    config = VocabularyConfig(size=60, tgt_size=50, shared=False)
+    vocabularies = train_pair(pairs, config)
+    assert (vocabularies.src.size, vocabularies.tgt.size) == (60, 50)
+    assert expected_types(config) == (60, 50)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.corpus.paths import reaching
+from flaxformer_mt.data.given_vocabulary import given_vocabularies
 from flaxformer_mt.data.prepare import first_look, manifest as manifests
 from flaxformer_mt.data.prepare.encode import EncodingSettings
 from flaxformer_mt.data.prepare.encode_corpora import Account, encode_corpora, require_pairs
@@ -192,7 +193,9 @@ class _Preparation:
 
         finished = self._finished(inputs)
         was_there = (self._vocabulary_folder / vocabulary.INDEX).exists()
-        learned = self._loaded() if was_there else self._learned(inputs, finished)
+        learned = self._loaded() if was_there else self._given()
+        if learned is None:
+            learned = self._learned(inputs, finished)
         vocabularies = learned.vocabularies
 
         digest, accounts = encode_corpora(
@@ -247,6 +250,10 @@ class _Preparation:
             f"prepare: using the vocabulary in {self._vocabulary_folder}, {sizes(vocabularies)}; "
             "data.vocabulary.* has no effect, except .sampling"
         )
+        self._warn_of_tags(vocabularies)
+        return _Learned(vocabularies)
+
+    def _warn_of_tags(self, vocabularies: Vocabularies) -> None:
         known = set(vocabularies.src.pieces())
         for _, key, corpus in named_corpora(self.config):
             if corpus.tag and corpus.tag not in known:
@@ -254,6 +261,18 @@ class _Preparation:
                     f"prepare: warning: {key}.tag = {corpus.tag} is not in that vocabulary; "
                     "it is split"
                 )
+
+    def _given(self) -> _Learned | None:
+        """The vocabularies of models that the settings name, if any, saved aside."""
+        vocabularies = given_vocabularies(self.config.vocabulary, self.config.folder)
+        if vocabularies is None:
+            return None
+        self.say(
+            f"prepare: using the SentencePiece models given, {sizes(vocabularies)}; other settings "
+            "of data.vocabulary have no effect, except .sampling"
+        )
+        self._warn_of_tags(vocabularies)
+        vocabularies.save(self._aside / "vocabulary")
         return _Learned(vocabularies)
 
     def _learned(self, inputs: manifests.Files, finished: FinishedParts | None) -> _Learned:

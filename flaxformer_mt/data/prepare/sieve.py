@@ -167,6 +167,8 @@ def resized(vocabularies: Vocabularies, config: VocabularyConfig) -> Iterator[st
         if name.startswith("target") and config.tgt_types == "words":
             continue
         chosen = f"data.vocabulary.size: {config.size:,} types were chosen for the number of pairs"
+        if name.startswith("target") and config.tgt_size:
+            continue
         if side.size < config.size:
             yield f"{chosen}, but the {name}text yields {side.size:,}: that many are used"
         elif side.size > config.size:
