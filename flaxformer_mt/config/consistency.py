@@ -23,6 +23,7 @@ from flaxformer_mt.config.schema import (
 from flaxformer_mt.errors import nearest
 
 _WRITTEN_MARKS = ("<pad>", "<s>", "</s>", "<unk>")
+_WRITTEN_BYTE = re.compile("<0x[0-9A-F]{2}>")
 _BLANK = re.compile(r"[\s\u2581]")  # U+2581 is SentencePiece's mark of a blank
 TRACKERS = ("tensorboard", "wandb", "mlflow")
 # By setting of the vocabulary.
@@ -109,8 +110,8 @@ def _learned_types(vocabulary: VocabularyConfig) -> Iterator[str]:
     for symbol in vocabulary.symbols:
         if not symbol or _BLANK.search(symbol):
             yield f"'data.vocabulary.symbols': {symbol!r} must be text without blanks"
-        if symbol in _WRITTEN_MARKS:
-            yield f"'data.vocabulary.symbols': {symbol} is a mark of every vocabulary"
+        if symbol in _WRITTEN_MARKS or _WRITTEN_BYTE.fullmatch(symbol):
+            yield f"'data.vocabulary.symbols': {symbol} is a mark or a byte of vocabularies"
 
 
 def _target_types(vocabulary: VocabularyConfig) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import copy
 import dataclasses
 import difflib
@@ -250,6 +252,8 @@ def _free_sizes(config: ConfigDict, overrides: Sequence[str] | Mapping[str, Any]
         free -= joint
     if "data.vocabulary.size" not in free:
         free.discard("data.vocabulary.soft_size")
+    if "data.vocabulary.model" in overridden:  # whatever the languages, one for both sides
+        free -= {*joint, "data.vocabulary.character_coverage", "data.vocabulary.byte_fallback"}
     return frozenset(free)
 
 
@@ -597,10 +601,20 @@ def _source_in(name: str) -> type[CorpusKind] | None:
     return by_ending.get(parts[-1]) if len(parts) > 1 else None
 
 
+def _listed(text: str) -> tuple[str, ...]:
+    """Texts between commas, or a Python list of them, which may have commas in them."""
+    if text[:1] in ("(", "["):
+        with contextlib.suppress(ValueError, SyntaxError):
+            value = ast.literal_eval(text)
+            if isinstance(value, tuple | list) and all(isinstance(item, str) for item in value):
+                return tuple(value)
+    return tuple(part for part in text.split(",") if part)
+
+
 def parse_value(text: str, hint: Any, origin: str) -> Any:
     """An override's text as the setting's type."""
     if hint == tuple[str, ...]:
-        return tuple(part for part in text.split(",") if part)
+        return _listed(text)
     if typing.get_args(hint) or hint is str:
         return text
     if hint is bool:

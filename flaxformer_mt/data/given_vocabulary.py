@@ -1,14 +1,14 @@
 """SentencePiece models that were trained elsewhere, as vocabularies of this project.
 
-SentencePiece numbers types by their order in the model's file, and lets everybody choose where the
-marks are: its own default has no padding, T5's models no begin mark. Here the marks are the first
-types (`vocabulary.PAD` and the others). The order of types says nothing about how text is cut,
-which pieces' scores decide.
+SentencePiece numbers types by their order in the model's file, and lets everybody choose names and
+ids of the marks: its own default has no padding, T5's models no begin mark. Here the marks are the
+first types (`vocabulary.PAD` and the others), under one name each. How text is cut depends on the
+pieces' scores, not on their order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -19,18 +19,23 @@ from flaxformer_mt.data.sentencepiece_training import ModelProto, VocabularyErro
 from flaxformer_mt.data.vocabulary import MARKS, Vocabularies, Vocabulary
 
 _Piece = ModelProto.SentencePiece
-# Kinds of pieces that a mark may have been: others stand for text.
-_NOT_TEXT = (_Piece.CONTROL, _Piece.USER_DEFINED, _Piece.UNUSED)
+_NAMES = {"pad": "<pad>", "bos": "<s>", "eos": "</s>", "unk": "<unk>"}
+_UNKNOWN_SURFACE = " \u2047 "  # SentencePiece's own, which unknown text decodes to
 
 
 def given_vocabularies(config: VocabularyConfig, folder: str) -> Vocabularies | None:
     """The vocabularies of the models that the settings name, relative to `folder`; None if they
     name none. Raises VocabularyError, CorpusError."""
-    names = ("model",) if config.model else ("src_model", "tgt_model")
-    if not getattr(config, names[0]):
+    if not is_given(config):
         return None
+    names = ("model",) if config.model else ("src_model", "tgt_model")
     sides = [_read(getattr(config, name), folder, f"data.vocabulary.{name}") for name in names]
     return Vocabularies(sides[0], sides[-1])
+
+
+def is_given(config: VocabularyConfig) -> bool:
+    """Whether the settings name models."""
+    return bool(config.model or config.src_model)
 
 
 def _read(setting: str, folder: str, key: str) -> Vocabulary:
@@ -38,9 +43,11 @@ def _read(setting: str, folder: str, key: str) -> Vocabulary:
     with paths.reaching(path):
         content = path.read_bytes()
     try:
-        return Vocabulary(with_marks_first(content))
+        vocabulary = Vocabulary(with_marks_first(content))
+        vocabulary.check()
     except VocabularyError as error:
         raise VocabularyError(f"{key}: {path}: {error}") from error
+    return vocabulary
 
 
 def with_marks_first(model: bytes) -> bytes:
@@ -51,40 +58,60 @@ def with_marks_first(model: bytes) -> bytes:
         proto.ParseFromString(model)
     except DecodeError as error:
         raise VocabularyError("is not a SentencePiece model") from error
-    if not proto.pieces:
-        raise VocabularyError("is not a SentencePiece model")
+    for complaint in _complaints(proto):
+        raise VocabularyError(complaint)
 
     spec = proto.trainer_spec
-    unknown = [piece.piece for piece in proto.pieces if piece.type == _Piece.UNKNOWN]
-    if not unknown:
-        raise VocabularyError("has no piece for unknown text")
-    names = {"pad": spec.pad_piece, "bos": spec.bos_piece, "eos": spec.eos_piece, "unk": unknown[0]}
+    theirs = {"pad": spec.pad_piece, "bos": spec.bos_piece, "eos": spec.eos_piece}
+    theirs["unk"] = next(piece.piece for piece in proto.pieces if piece.type == _Piece.UNKNOWN)
     known = {piece.piece: piece for piece in proto.pieces}
-    if names["eos"] not in known:
-        raise VocabularyError(
-            f"has no end mark, {names['eos']}, which says where an output ends. SentencePiece "
-            "makes one unless it is told not to: spm_train --input=TEXT --model_prefix=NAME "
-            f"--vocab_size={len(proto.pieces)}"
-        )
-    marks = [_mark(name, names[name], known) for name in MARKS]
+    marks = [_mark(name, known.get(theirs[name])) for name in MARKS]
+    others = [piece for piece in proto.pieces if piece.piece not in theirs.values()]
+    for piece in others:
+        if piece.piece in _NAMES.values():
+            raise VocabularyError(f"has {piece.piece} as a piece of text, which is a mark here")
 
-    others = [piece for piece in proto.pieces if piece.piece not in names.values()]
     del proto.pieces[:]
     proto.pieces.extend([*marks, *others])
     for name, number in MARKS.items():
         setattr(spec, f"{name}_id", number)
-    spec.unk_piece = names["unk"]
+        setattr(spec, f"{name}_piece", _NAMES[name])
+    spec.unk_surface = _UNKNOWN_SURFACE
     spec.vocab_size = len(proto.pieces)
+    # As everywhere here, a run of blanks counts as one.
+    proto.normalizer_spec.remove_extra_whitespaces = True
     content: bytes = proto.SerializeToString()
     return content
 
 
-def _mark(name: str, piece: str, known: Mapping[str, Any]) -> Any:
-    """The piece of a mark, new if the model lacks it."""
+def _complaints(proto: Any) -> Iterator[str]:
+    """Why a model can't be used, if it can't."""
+    kinds = [piece.type for piece in proto.pieces]
+    if not kinds:
+        yield "is not a SentencePiece model"
+        return
+    if kinds.count(_Piece.UNKNOWN) != 1:
+        yield "has no single piece for unknown text"
+    if _Piece.UNUSED in kinds:
+        yield (
+            "has pieces that are switched off (SetVocabulary): give the model as it was before that"
+        )
+    spec = proto.trainer_spec
+    if spec.treat_whitespace_as_suffix or not proto.normalizer_spec.escape_whitespaces:
+        yield "has no sign of a blank where words begin, which is needed here"
+    if spec.eos_piece not in {piece.piece for piece in proto.pieces}:
+        yield (
+            f"has no end mark, {spec.eos_piece}, which says where an output ends. SentencePiece "
+            "makes one unless it is told not to: spm_train --input=TEXT --model_prefix=NAME "
+            f"--vocab_size={len(kinds)}"
+        )
+
+
+def _mark(name: str, found: Any | None) -> Any:
+    """The piece of a mark, new if the model has none."""
     kind = _Piece.UNKNOWN if name == "unk" else _Piece.CONTROL
-    if piece not in known:
-        return _Piece(piece=piece, score=0.0, type=kind)
-    found = known[piece]
-    if found.type not in (*_NOT_TEXT, kind):
-        raise VocabularyError(f"the mark {piece} is a piece of text in it")
-    return _Piece(piece=piece, score=found.score, type=kind)
+    if found is None:
+        return _Piece(piece=_NAMES[name], score=0.0, type=kind)
+    if found.type not in (_Piece.CONTROL, _Piece.USER_DEFINED, kind):
+        raise VocabularyError(f"has its {name} mark, {found.piece}, as a piece of text")
+    return _Piece(piece=_NAMES[name], score=found.score, type=kind)

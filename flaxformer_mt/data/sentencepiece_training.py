@@ -116,12 +116,14 @@ def _normalizing(form: normalization.Form | Literal["none"]) -> dict[str, Any]:
 
 
 def _explain(message: str, config: VocabularyConfig) -> str:
+    key = "data.vocabulary." + ("tgt_size" if config.size == config.tgt_size else "size")
     if match := _TOO_HIGH.search(message):
         most = f"{int(match[1]):,}"
-        return f"data.vocabulary.size: the training text yields {most} types: set {most} or less"
+        return f"{key}: the training text yields {most} types: set {most} or less"
     if match := _TOO_LOW.search(message):
+        symbols = ", symbols" if config.symbols else ""
         return (
-            f"data.vocabulary.size is {config.size:,}, but characters and marks alone take "
+            f"{key} is {config.size:,}, but characters{symbols} and marks alone take "
             f"{int(match[1]):,}: raise it, or lower data.vocabulary.character_coverage"
         )
     return f"SentencePiece could not train a vocabulary of {config.size:,} types: {message}"

@@ -81,18 +81,23 @@ class Vocabulary:
         if sha256 not in (None, vocabulary.digest):
             raise VocabularyError(f"{path}: does not match its record in {INDEX}; restore it")
         try:
-            if not vocabulary.model:
+            vocabulary.check()
+        except VocabularyError as error:
+            raise VocabularyError(f"{path}: {error}") from error
+        return vocabulary
+
+    def check(self) -> None:
+        """Raises VocabularyError unless SentencePiece takes the model and has the marks as here."""
+        try:
+            if not self.model:
                 raise RuntimeError("the file is empty")
-            processor = vocabulary._processor
+            processor = self._processor
         except RuntimeError as error:
-            raise VocabularyError(f"{path}: not a SentencePiece model") from error
-        if vocabulary.table is not None:
-            return vocabulary
-        for mark, expected in MARKS.items():
+            raise VocabularyError("not a SentencePiece model") from error
+        for mark, expected in MARKS.items() if self.table is None else ():
             number = getattr(processor, f"{mark}_id")()
             if number != expected:
-                raise VocabularyError(f"{path}: the {mark} token has id {number}, not {expected}")
-        return vocabulary
+                raise VocabularyError(f"the {mark} token has id {number}, not {expected}")
 
     def __reduce__(self) -> tuple[type[Vocabulary], tuple[bytes, TypeTable | None]]:
         # Without cached properties: another process builds them when it needs them.
@@ -180,12 +185,19 @@ class Vocabulary:
         return self.table.added if self.table is not None else ()
 
     @functools.cached_property
+    def _proto(self) -> Any:
+        return ModelProto.FromString(self.model)
+
+    @functools.cached_property
     def symbols(self) -> frozenset[str]:
-        """Pieces that SentencePiece never splits and that no cut of it may either: tags,
-        placeholders, brackets."""
-        proto = ModelProto.FromString(self.model)
+        """Pieces that are never split: tags, placeholders, brackets."""
         kind = ModelProto.SentencePiece.USER_DEFINED
-        return frozenset(piece.piece for piece in proto.pieces if piece.type == kind)
+        return frozenset(piece.piece for piece in self._proto.pieces if piece.type == kind)
+
+    def is_one_type(self, text: str) -> bool:
+        """Whether text of its own is a single type, besides a blank before it."""
+        [ids] = self.encode([text])
+        return [piece for piece in self.pieces(ids) if piece != BLANK] in ([text], [BLANK + text])
 
     @property
     def language_codes(self) -> list[str]:
@@ -226,6 +238,9 @@ class Vocabulary:
     @functools.cached_property
     def is_bpe(self) -> bool:
         """Whether the model is BPE, not unigram: scores are places in the order of joins."""
+        if self.table is None:
+            spec = self._proto.trainer_spec
+            return bool(spec.model_type == spec.BPE)
         return all(kind.score.is_integer() for kind in self.types() if kind.plain)
 
     def types(self) -> list[Type]:
@@ -323,11 +338,11 @@ def train(
 ) -> Vocabulary:
     """Train a SentencePiece model; the same sentences and settings give the same bytes.
 
-    With `words`, one of whole words. `tags` are never split, nor are the settings' symbols. Raises
-    as `trained_model` does.
+    With `words`, one of whole words. Otherwise `tags` and the settings' symbols are never split.
+    Raises as `trained_model` does.
     """
     text = itertools.chain(sentences, config.tgt_words) if words else sentences
-    symbols = list(dict.fromkeys((*tags, *config.symbols)))
+    symbols = list(dict.fromkeys((*tags, *(() if words else config.symbols))))
     return Vocabulary(trained_model(text, config, MARKS, words=words, symbols=symbols))
 
 
@@ -343,7 +358,9 @@ def train_pair(
         both = train((sentence for pair in pairs for sentence in pair), config, tags=[*symbols])
         return Vocabularies(both, both)
     src, tgt = ([pair[side] for pair in pairs] for side in (0, 1))
-    of_target = dataclasses.replace(config, size=config.tgt_size or config.size)
+    of_target = config
+    if config.tgt_size:
+        of_target = dataclasses.replace(config, size=config.tgt_size, soft_size=False)
     of_words = config.tgt_types == "words"
     return Vocabularies(train(src, config, tags=tags), train(tgt, of_target, words=of_words))
 

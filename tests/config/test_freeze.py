@@ -85,7 +85,7 @@ OF_WORDS = {"tgt_types": "words", "shared": False}
         ("data.vocabulary", {"tgt_size": 100}, "'data.vocabulary.tgt_size' needs"),
         ("data.vocabulary", {"tgt_size": 3, "shared": False}, "must be at least 5"),
         ("data.vocabulary", {"symbols": ["a b"]}, "'a b' must be text without blanks"),
-        ("data.vocabulary", {"symbols": ["</s>"]}, "</s> is a mark of every vocabulary"),
+        ("data.vocabulary", {"symbols": ["</s>"]}, "</s> is a mark or a byte of vocabularies"),
         ("data.vocabulary", {"tgt_words": ["a"]}, "needs '.tgt_types' = 'words'"),
         ("data.vocabulary", {"tgt_types": "brackets"}, "needs 'data.vocabulary.byte_fallback'"),
         ("data.vocabulary", {**OF_WORDS, "tgt_words": ["a b"]}, "'a b' is not one word"),

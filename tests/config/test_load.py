@@ -543,3 +543,18 @@ def test_nothing_is_held_out_without_one_corpus_or_beside_validation_text(corpor
 def test_steps_out_of_bounds_are_refused_where_sizes_follow_them(steps):
     with pytest.raises(ConfigError, match=r"'training\.steps'"):
         read_config("files", [f"training.steps={steps}"])
+
+
+@pytest.mark.parametrize(
+    ("text", "symbols"),
+    [
+        ("<x1/>,@@URL@@", ("<x1/>", "@@URL@@")),
+        ("['a,b', \"(\"]", ("a,b", "(")),
+        ('("<x1/>","@@")', ("<x1/>", "@@")),
+        ("(NP,)NP", ("(NP", ")NP")),
+        ("", ()),
+    ],
+)
+def test_texts_are_listed_with_commas_or_as_python_writes_them(text, symbols):
+    config = read_config("quickstart", [f"data.vocabulary.symbols={text}"])
+    assert config.data.vocabulary.symbols == symbols

@@ -1,6 +1,11 @@
 """SentencePiece models of one's own: whatever their ids, text is cut as they cut it."""
 
 import dataclasses
+import functools
+import shutil
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 import sentencepiece
@@ -44,7 +49,10 @@ MODELS = {
     "identity": {"vocab_size": 200, "normalization_rule_name": "identity"},
     "no dummy prefix": {"model_type": "bpe", "vocab_size": 200, "add_dummy_prefix": False},
     "all blanks": {"vocab_size": 200, "remove_extra_whitespaces": False},
-    "blanks last": {"vocab_size": 200, "treat_whitespace_as_suffix": True},
+    "begin and end swapped": {"vocab_size": 200, "bos_id": 2, "eos_id": 1},
+    "characters": {"model_type": "char", "vocab_size": 60},
+    "words": {"model_type": "word", "vocab_size": 100},
+    "lower case": {"vocab_size": 200, "normalization_rule_name": "nfkc_cf"},
     "pieces of several words": {
         "model_type": "bpe", "vocab_size": 200, "split_by_whitespace": False,
     },
@@ -56,13 +64,24 @@ def model(request):
     return sentencepiece_model(TEXT, hard_vocab_limit=False, **MODELS[request.param])
 
 
+def their_names(theirs: sentencepiece.SentencePieceProcessor) -> dict[str, str]:
+    """Their marks' names, to ours."""
+    ids = {"<pad>": theirs.pad_id(), "<s>": theirs.bos_id(), "</s>": theirs.eos_id()}
+    ids["<unk>"] = theirs.unk_id()
+    return {theirs.id_to_piece(id): name for name, id in ids.items() if id >= 0}
+
+
 def test_text_is_cut_into_the_model_s_own_pieces(model):
     theirs = sentencepiece.SentencePieceProcessor(model_proto=model)
     ours = Vocabulary(with_marks_first(model))
-    # That padding is a mark and no text is on purpose.
-    lines = [line.replace("<pad>", "") for line in TEXT + HARD]
-    expected = [[theirs.id_to_piece(id) for id in ids] for ids in theirs.encode(lines)]
-    encoded = ours.encode([line.replace("\u2581", " ") for line in lines])
+    named = their_names(theirs)
+    # That padding is a mark and no text, and runs of blanks count as one, is on purpose.
+    lines = [" ".join(line.replace("<pad>", "").split()) for line in TEXT + HARD]
+    expected = [
+        [named.get(piece, piece) for piece in map(theirs.id_to_piece, ids)]
+        for ids in theirs.encode(lines)
+    ]
+    encoded = ours.encode(lines)
     assert [ours.pieces(ids) for ids in encoded] == expected
     assert not {PAD, BOS, EOS} & {id for ids in encoded for id in ids}
     assert ours.decode(encoded) == theirs.decode([theirs.encode(line) for line in lines])
@@ -77,30 +96,51 @@ def test_marks_are_first_and_every_other_type_is_there_once(model, tmp_path):
     path = tmp_path / "ours.model"
     path.write_bytes(with_marks_first(model))
     ours = Vocabulary.load(path)  # checks the ids of the marks
-    kinds = {number: ours.types()[number].plain for number in (PAD, BOS, EOS, UNK)}
-    assert not any(kinds.values())
+    assert ours.pieces()[: UNK + 1] == ["<pad>", "<s>", "</s>", "<unk>"]
+    assert not any(ours.types()[number].plain for number in (PAD, BOS, EOS, UNK))
+    named = their_names(theirs)
     their_pieces = [theirs.id_to_piece(id) for id in range(theirs.get_piece_size())]
-    assert set(their_pieces) <= set(ours.pieces())
+    assert {named.get(piece, piece) for piece in their_pieces} <= set(ours.pieces())
     assert ours.size - len(their_pieces) <= 2  # padding, a begin mark
     assert len(set(ours.pieces())) == ours.size
     assert with_marks_first(path.read_bytes()) == path.read_bytes()
+    assert ours.is_bpe == (ModelProto.FromString(model).trainer_spec.model_type == 2)
+
+
+def refused(model: bytes, message: str) -> None:
+    with pytest.raises(VocabularyError, match=message):
+        Vocabulary(with_marks_first(model)).check()
 
 
 def test_models_that_cannot_be_used():
-    without_end = sentencepiece_model(TEXT, vocab_size=150, eos_id=-1)
-    with pytest.raises(VocabularyError, match=r"has no end mark, </s>.*: spm_train --input=TEXT"):
-        with_marks_first(without_end)
+    of_text = functools.partial(sentencepiece_model, TEXT, vocab_size=150)
+    refused(of_text(eos_id=-1), r"has no end mark, </s>.*: spm_train --input=TEXT")
+    refused(of_text(treat_whitespace_as_suffix=True), "has no sign of a blank where words begin")
     for content in (b"", b"text", b"\x0a\x03abc"):
-        with pytest.raises(VocabularyError, match="is not a SentencePiece model"):
-            with_marks_first(content)
-    proto = ModelProto.FromString(sentencepiece_model(TEXT, vocab_size=150))
-    proto.pieces.add(piece="<pad>", score=-3.0)
-    with pytest.raises(VocabularyError, match="the mark <pad> is a piece of text in it"):
-        with_marks_first(proto.SerializeToString())
-    del proto.pieces[:]
-    proto.pieces.add(piece="a", score=0.0)
-    with pytest.raises(VocabularyError, match="has no piece for unknown text"):
-        with_marks_first(proto.SerializeToString())
+        refused(content, "is not a SentencePiece model")
+
+    def changed(change: Callable[[Any], None]) -> bytes:
+        proto = ModelProto.FromString(of_text())
+        change(proto)
+        return proto.SerializeToString()
+
+    def switch_off(proto: Any) -> None:
+        proto.pieces[9].type = proto.pieces[9].UNUSED
+
+    def leave_one(proto: Any) -> None:
+        del proto.pieces[1:]
+        proto.pieces[0].type = proto.pieces[0].NORMAL
+
+    def name_padding_as_begin(proto: Any) -> None:
+        proto.trainer_spec.pad_piece = "<s>"
+
+    add = "the cat"
+    refused(changed(lambda proto: proto.pieces.add(piece="<pad>")), "its pad mark, <pad>, as a pie")
+    refused(changed(switch_off), r"switched off \(SetVocabulary\)")
+    refused(changed(leave_one), "has no single piece for unknown text")
+    Vocabulary(with_marks_first(changed(name_padding_as_begin))).check()  # two marks here
+    twice = changed(lambda proto: [proto.pieces.add(piece=add) for _ in range(2)])
+    refused(twice, "not a SentencePiece model")
 
 
 @pytest.fixture
@@ -128,9 +168,41 @@ def test_prepare_takes_a_model_and_learns_none(corpus, tmp_path):
     assert not any("training the vocabulary" in line for line in said)
     assert read_manifest(tmp_path / "run" / "data")["vocabulary"]["sample"] == 0
 
+    # Its contents count, not its place, and it may be gone.
+    (corpus / "both.model").rename(corpus / "moved.model")
     prepare(config, directory=tmp_path / "run")
-    other = dataclasses.replace(config, vocabulary=VocabularyConfig(model="en.model"))
-    with pytest.raises(PrepareError, match=r"data\.vocabulary\.model"):
+    for vocabulary, message in (
+        (VocabularyConfig(model="moved.model", size=37_000), None),
+        (VocabularyConfig(model="en.model", size=37_000), "names another model"),
+        (VocabularyConfig(size=37_000), r"data\.vocabulary\.model"),
+    ):
+        other = dataclasses.replace(config, vocabulary=vocabulary)
+        with nullcontext() if message is None else pytest.raises(PrepareError, match=message):
+            prepare(other, directory=tmp_path / "run")
+
+
+def test_what_a_given_or_found_vocabulary_lacks_is_told(corpus, tmp_path):
+    tagged = dataclasses.replace(data_config(corpus).train[0], tag="<2de>")
+    control = sentencepiece_model(
+        [line for pair in GOOD for line in pair],
+        vocab_size=60,
+        hard_vocab_limit=False,
+        control_symbols=["<2de>"],
+    )
+    (corpus / "both.model").write_bytes(control)
+    config = data_config(corpus, vocabulary=VocabularyConfig(model="both.model"))
+    said = []
+    config = dataclasses.replace(config, train=(tagged,))
+    prepare(config, directory=tmp_path / "run", say=said.append)
+    assert any("tag = <2de> is not in that vocabulary; it is split" in line for line in said)
+
+    shutil.rmtree(tmp_path / "run" / "data")
+    symbols = VocabularyConfig(symbols=("<x1/>",))
+    prepare(data_config(corpus, vocabulary=symbols), directory=tmp_path / "run", say=said.append)
+    assert any("symbols: <x1/> is not in that vocabulary; it is split" in line for line in said)
+    shutil.rmtree(tmp_path / "run" / "data")
+    with pytest.raises(PrepareError, match="names another model than the vocabulary in"):
+        other = data_config(corpus, vocabulary=VocabularyConfig(model="en.model"))
         prepare(other, directory=tmp_path / "run")
 
 

@@ -196,6 +196,25 @@ def test_symbols_are_never_split_and_come_back(kind, normalization):
             assert flat.tolist() == [*ids, EOS]
 
 
+def test_a_vocabulary_of_whole_words_keeps_words_with_symbols_in_them():
+    config = VocabularyConfig(
+        size=60, tgt_types="words", shared=False, soft_size=True, symbols=("<x1/>",)
+    )
+    text = "the cat a<x1/>b"
+    vocabularies = train_pair([(sentence, text) for sentence in TOY], config)
+    assert vocabularies.tgt.pieces(vocabularies.tgt.encode([text])[0]) == [
+        "\u2581the", "\u2581cat", "\u2581a<x1/>b",
+    ]  # fmt: skip
+    assert vocabularies.src.is_one_type("<x1/>") and not vocabularies.tgt.is_one_type("<x1/>")
+
+
+def test_the_size_that_does_not_fit_is_named():
+    pairs = [(sentence, sentence) for sentence in TOY]
+    config = VocabularyConfig(size=60, tgt_size=3000, shared=False, soft_size=True)
+    with pytest.raises(VocabularyError, match=r"data\.vocabulary\.tgt_size: the training text"):
+        train_pair(pairs, config)
+
+
 def test_digits_may_be_pieces_of_their_own():
     text = [f"in {year} or {year}" for year in range(1990, 2000)]
     whole, split = (

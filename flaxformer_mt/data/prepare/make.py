@@ -250,17 +250,22 @@ class _Preparation:
             f"prepare: using the vocabulary in {self._vocabulary_folder}, {sizes(vocabularies)}; "
             "data.vocabulary.* has no effect, except .sampling"
         )
-        self._warn_of_tags(vocabularies)
+        manifests.require_given(self.config, vocabularies, self.directory)
+        self._warn_of_split(vocabularies)
         return _Learned(vocabularies)
 
-    def _warn_of_tags(self, vocabularies: Vocabularies) -> None:
-        known = set(vocabularies.src.pieces())
-        for _, key, corpus in named_corpora(self.config):
-            if corpus.tag and corpus.tag not in known:
-                self.say(
-                    f"prepare: warning: {key}.tag = {corpus.tag} is not in that vocabulary; "
-                    "it is split"
-                )
+    def _warn_of_split(self, vocabularies: Vocabularies) -> None:
+        """Warns of tags and symbols that are no single types."""
+        wanted = [
+            (f"{key}.tag = {corpus.tag}", corpus.tag)
+            for _, key, corpus in named_corpora(self.config)
+            if corpus.tag
+        ]
+        for symbol in self.config.vocabulary.symbols:
+            wanted.append((f"data.vocabulary.symbols: {symbol}", symbol))
+        for name, text in wanted:
+            if not vocabularies.src.is_one_type(text):
+                self.say(f"prepare: warning: {name} is not in that vocabulary; it is split")
 
     def _given(self) -> _Learned | None:
         """The vocabularies of models that the settings name, if any, saved aside."""
@@ -271,7 +276,7 @@ class _Preparation:
             f"prepare: using the SentencePiece models given, {sizes(vocabularies)}; other settings "
             "of data.vocabulary have no effect, except .sampling"
         )
-        self._warn_of_tags(vocabularies)
+        self._warn_of_split(vocabularies)
         vocabularies.save(self._aside / "vocabulary")
         return _Learned(vocabularies)
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 from flaxformer_mt.config.digest_keys import first_default
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig
 from flaxformer_mt.data.corpus import CorpusError, open_source, paths
+from flaxformer_mt.data.given_vocabulary import given_vocabularies
 from flaxformer_mt.data.store import INDEX, Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.errors import UserError
@@ -56,6 +57,9 @@ def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
     del settings["data.vocabulary.sampling"]
     # It decides whether there is a vocabulary, not which.
     del settings["data.vocabulary.soft_size"]
+    for name in ("model", "src_model", "tgt_model"):
+        if settings[f"data.vocabulary.{name}"]:
+            settings[f"data.vocabulary.{name}"] = "given"  # by its digest, wherever it is
     return settings
 
 
@@ -145,6 +149,7 @@ def verify_store(
         raise PrepareError(
             f"{directory / 'vocabulary'}: is not the vocabulary of {folder}; restore it from a copy"
         )
+    require_given(config, vocabularies, directory)
     store = Store.open(folder, vocabulary_digest=vocabularies.digest, thorough=thorough)
     if store.digest != manifest["store"]:
         raise PrepareError(
@@ -153,6 +158,19 @@ def verify_store(
         )
     say(f"prepare: {len(store.train):,} training pairs in {folder} are up to date")
     return store
+
+
+def require_given(config: DataConfig, vocabularies: Vocabularies, directory: Path) -> None:
+    """Raises PrepareError if the settings name other models than the run's; they may be gone."""
+    try:
+        given = given_vocabularies(config.vocabulary, config.folder)
+    except CorpusError:
+        return
+    if given is not None and given.digest != vocabularies.digest:
+        raise PrepareError(
+            f"data.vocabulary names another model than the vocabulary in {directory}: use a new "
+            "directory"
+        )
 
 
 def _changed_settings(recorded: dict[str, Any], current: dict[str, Any]) -> list[str]:
