@@ -104,6 +104,9 @@ def test_marks_are_first_and_every_other_type_is_there_once(model, tmp_path):
     assert ours.size - len(their_pieces) <= 2  # padding, a begin mark
     assert len(set(ours.pieces())) == ours.size
     assert with_marks_first(path.read_bytes()) == path.read_bytes()
+    spec = ModelProto.FromString(path.read_bytes()).trainer_spec
+    assert (spec.pad_id, spec.bos_id, spec.eos_id, spec.unk_id) == (PAD, BOS, EOS, UNK)
+    assert ours.encode(["  the   cat  "]) == ours.encode(["the cat"])
     assert ours.is_bpe == (ModelProto.FromString(model).trainer_spec.model_type == 2)
 
 
