@@ -102,7 +102,8 @@ class Plan:
         """In the order of their worth; `text` needs `prepare`, which needs no GPU.
 
         An H100 has taken 49 s to the first step of base, PyTorch 60 s, and Flax's layers more than
-        46; the matrix rates 12 s, attention 40 s and the doctor 63 s (results/first_contact.json).
+        46; attention 40 s and the doctor 63 s (results/first_contact.json). What big and decoding
+        take is a guess.
         """
         # For CPUs PyTorch compiles C++, which takes many minutes.
         peer = "torch_bfloat16" if self.toy else "torch_compile_bfloat16"

@@ -1,7 +1,6 @@
 """Checks beyond a setting's type and bounds: agreement, unused settings; and defaults."""
 
 import dataclasses
-import itertools
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, assert_never, get_args
@@ -27,6 +26,7 @@ _WRITTEN_BYTE = re.compile("<0x[0-9A-F]{2}>")
 _BLANK = re.compile(r"[\s\u2581]")  # U+2581 is SentencePiece's mark of a blank
 TRACKERS = ("tensorboard", "wandb", "mlflow")
 # By setting of the vocabulary.
+_ONLY_LEARNED = ("tgt_types", "symbols", "split_digits", "tgt_size")  # not of a given vocabulary
 _NEEDED_FOR_BRACKETS = {"shared": True, "byte_fallback": True, "sampling": 0.0}
 
 
@@ -83,18 +83,20 @@ def _filters(config: ExperimentConfig) -> Iterator[str]:
 
 
 def _given_models(vocabulary: VocabularyConfig) -> Iterator[str]:
-    of_side = {f"{side}_model": getattr(vocabulary, f"{side}_model") for side in ("src", "tgt")}
-    if vocabulary.model and any(of_side.values()):
+    of_both, src, tgt = vocabulary.model, vocabulary.src_model, vocabulary.tgt_model
+    if of_both and (src or tgt):
         yield "'data.vocabulary.model' is for both sides: leave out .src_model and .tgt_model"
-    for name, other in itertools.permutations(of_side):
-        if of_side[name] and not of_side[other]:
-            yield f"'data.vocabulary.{name}' needs '.{other}' (or '.model' for both sides)"
-    if vocabulary.model and not vocabulary.shared:
+    if bool(src) != bool(tgt):
+        named, missing = ("src", "tgt") if src else ("tgt", "src")
+        yield (
+            f"'data.vocabulary.{named}_model' needs '.{missing}_model' (or '.model' for both sides)"
+        )
+    if of_both and not vocabulary.shared:
         yield "'data.vocabulary.model' needs 'data.vocabulary.shared' = true"
-    if all(of_side.values()) and vocabulary.shared:
+    if src and tgt and vocabulary.shared:
         yield "'data.vocabulary.src_model' needs 'data.vocabulary.shared' = false"
-    if vocabulary.model or all(of_side.values()):
-        for name in ("tgt_types", "symbols", "split_digits", "tgt_size"):
+    if of_both or (src and tgt):
+        for name in _ONLY_LEARNED:
             if getattr(vocabulary, name) != getattr(VocabularyConfig, name):
                 yield f"'data.vocabulary.{name}' is for a vocabulary that is learned, not given"
 

@@ -26,16 +26,11 @@ _UNKNOWN_SURFACE = " \u2047 "  # SentencePiece's own, which unknown text decodes
 def given_vocabularies(config: VocabularyConfig, folder: str) -> Vocabularies | None:
     """The vocabularies of the models that the settings name, relative to `folder`; None if they
     name none. Raises VocabularyError, CorpusError."""
-    if not is_given(config):
-        return None
     names = ("model",) if config.model else ("src_model", "tgt_model")
+    if not getattr(config, names[0]):
+        return None
     sides = [_read(getattr(config, name), folder, f"data.vocabulary.{name}") for name in names]
     return Vocabularies(sides[0], sides[-1])
-
-
-def is_given(config: VocabularyConfig) -> bool:
-    """Whether the settings name models."""
-    return bool(config.model or config.src_model)
 
 
 def _read(setting: str, folder: str, key: str) -> Vocabulary:

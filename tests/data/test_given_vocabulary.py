@@ -173,7 +173,8 @@ def test_prepare_takes_a_model_and_learns_none(corpus, tmp_path):
 
     # Its contents count, not its place, and it may be gone.
     (corpus / "both.model").rename(corpus / "moved.model")
-    prepare(config, directory=tmp_path / "run")
+    prepare(config, directory=tmp_path / "run", say=said.append)
+    assert any("both.model does not exist" in line and "is used" in line for line in said)
     for vocabulary, message in (
         (VocabularyConfig(model="moved.model", size=37_000), None),
         (VocabularyConfig(model="en.model", size=37_000), "names another model"),

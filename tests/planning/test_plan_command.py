@@ -59,6 +59,10 @@ def test_a_search_s_programs_are_told_with_their_steps():
     assert lines[2].split() == ["begin", "8", "x", "64", "64", "2.0", "s"]
     assert lines[3].split() == ["advance", "8", "x", "64", "114", "2.0", "s", "1.20", "ms", "1.5"]
     assert lines[4].endswith("too large")
+    assert "bytes" in lines[1]
+    cycles = dataclasses.replace(step, operations=(dataclasses.replace(work, bytes=0),))
+    of_tpu = programs_as_text([begin, dataclasses.replace(loop, step=cycles)])
+    assert "bytes" not in of_tpu.lower()
 
 
 @pytest.mark.parametrize(

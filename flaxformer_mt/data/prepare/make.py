@@ -250,22 +250,26 @@ class _Preparation:
             f"prepare: using the vocabulary in {self._vocabulary_folder}, {sizes(vocabularies)}; "
             "data.vocabulary.* has no effect, except .sampling"
         )
-        manifests.require_given(self.config, vocabularies, self.directory)
+        manifests.require_given(self.config, vocabularies, self.directory, self.say)
         self._warn_of_split(vocabularies)
         return _Learned(vocabularies)
 
     def _warn_of_split(self, vocabularies: Vocabularies) -> None:
-        """Warns of tags and symbols that are no single types."""
-        wanted = [
-            (f"{key}.tag = {corpus.tag}", corpus.tag)
+        """Warns of tags and symbols that are no single types: tags of the source, symbols of
+        either side."""
+        src, tgt = vocabularies.src, vocabularies.tgt
+        split = [
+            f"{key}.tag = {corpus.tag}"
             for _, key, corpus in named_corpora(self.config)
-            if corpus.tag
+            if corpus.tag and not src.is_one_type(corpus.tag)
         ]
-        for symbol in self.config.vocabulary.symbols:
-            wanted.append((f"data.vocabulary.symbols: {symbol}", symbol))
-        for name, text in wanted:
-            if not vocabularies.src.is_one_type(text):
-                self.say(f"prepare: warning: {name} is not in that vocabulary; it is split")
+        split += [
+            f"data.vocabulary.symbols: {symbol}"
+            for symbol in self.config.vocabulary.symbols
+            if not (src.is_one_type(symbol) and tgt.is_one_type(symbol))
+        ]
+        for name in split:
+            self.say(f"prepare: warning: {name} is not in that vocabulary; it is split")
 
     def _given(self) -> _Learned | None:
         """The vocabularies of models that the settings name, if any, saved aside."""

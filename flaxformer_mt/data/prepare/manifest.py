@@ -149,7 +149,7 @@ def verify_store(
         raise PrepareError(
             f"{directory / 'vocabulary'}: is not the vocabulary of {folder}; restore it from a copy"
         )
-    require_given(config, vocabularies, directory)
+    require_given(config, vocabularies, directory, say)
     store = Store.open(folder, vocabulary_digest=vocabularies.digest, thorough=thorough)
     if store.digest != manifest["store"]:
         raise PrepareError(
@@ -160,11 +160,15 @@ def verify_store(
     return store
 
 
-def require_given(config: DataConfig, vocabularies: Vocabularies, directory: Path) -> None:
-    """Raises PrepareError if the settings name other models than the run's; they may be gone."""
+def require_given(
+    config: DataConfig, vocabularies: Vocabularies, directory: Path, say: Say
+) -> None:
+    """Raises PrepareError if the settings name other models than the run's; they may be gone, which
+    is said."""
     try:
         given = given_vocabularies(config.vocabulary, config.folder)
-    except CorpusError:
+    except CorpusError as error:
+        say(f"prepare: warning: {error}; the vocabulary in {directory} is used")
         return
     if given is not None and given.digest != vocabularies.digest:
         raise PrepareError(

@@ -164,11 +164,10 @@ def resized(vocabularies: Vocabularies, config: VocabularyConfig) -> Iterator[st
     if not vocabularies.shared:
         named = [("source's ", vocabularies.src), ("target's ", vocabularies.tgt)]
     for name, side in named:
-        if name.startswith("target") and config.tgt_types == "words":
+        has_own_size = config.tgt_types == "words" or config.tgt_size > 0
+        if name.startswith("target") and has_own_size:
             continue
         chosen = f"data.vocabulary.size: {config.size:,} types were chosen for the number of pairs"
-        if name.startswith("target") and config.tgt_size:
-            continue
         if side.size < config.size:
             yield f"{chosen}, but the {name}text yields {side.size:,}: that many are used"
         elif side.size > config.size:
