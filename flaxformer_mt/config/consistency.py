@@ -39,6 +39,7 @@ def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
     yield from _filters(config)
     yield from _target_types(config.data.vocabulary)
     yield from _given_models(config.data.vocabulary)
+    yield from _only_learned(config.data.vocabulary)
     yield from _learned_types(config.data.vocabulary)
 
     yield from _training(config.training)
@@ -95,10 +96,14 @@ def _given_models(vocabulary: VocabularyConfig) -> Iterator[str]:
         yield "'data.vocabulary.model' needs 'data.vocabulary.shared' = true"
     if src and tgt and vocabulary.shared:
         yield "'data.vocabulary.src_model' needs 'data.vocabulary.shared' = false"
-    if of_both or (src and tgt):
-        for name in _ONLY_LEARNED:
-            if getattr(vocabulary, name) != getattr(VocabularyConfig, name):
-                yield f"'data.vocabulary.{name}' is for a vocabulary that is learned, not given"
+
+
+def _only_learned(vocabulary: VocabularyConfig) -> Iterator[str]:
+    """What nobody can ask of a vocabulary that is given."""
+    given = vocabulary.model or vocabulary.src_model or vocabulary.tgt_model
+    for name in _ONLY_LEARNED:
+        if given and getattr(vocabulary, name) != getattr(VocabularyConfig, name):
+            yield f"'data.vocabulary.{name}' is for a vocabulary that is learned, not given"
 
 
 def _learned_types(vocabulary: VocabularyConfig) -> Iterator[str]:

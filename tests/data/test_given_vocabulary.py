@@ -103,6 +103,12 @@ def test_marks_are_first_and_every_other_type_is_there_once(model, tmp_path):
     assert {named.get(piece, piece) for piece in their_pieces} <= set(ours.pieces())
     assert ours.size - len(their_pieces) <= 2  # padding, a begin mark
     assert len(set(ours.pieces())) == ours.size
+
+
+def test_what_the_model_says_of_itself_is_true_of_ours(model, tmp_path):
+    path = tmp_path / "ours.model"
+    path.write_bytes(with_marks_first(model))
+    ours = Vocabulary.load(path)
     assert with_marks_first(path.read_bytes()) == path.read_bytes()
     spec = ModelProto.FromString(path.read_bytes()).trainer_spec
     assert (spec.pad_id, spec.bos_id, spec.eos_id, spec.unk_id) == (PAD, BOS, EOS, UNK)
