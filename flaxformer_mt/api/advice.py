@@ -10,6 +10,7 @@ from typing import Any, assert_never
 from flaxformer_mt.api import config_of, say
 from flaxformer_mt.api.length import choose_length
 from flaxformer_mt.config import ExperimentConfig, ScheduleConfig
+from flaxformer_mt.config.batch_shapes import TrainingWork, repaid_shapes
 from flaxformer_mt.config.kinds import PaperCurve, PeakCurve
 from flaxformer_mt.decoding.length_choice import is_to_be_chosen
 from flaxformer_mt.rundir.cache import INDEX_FILES
@@ -29,6 +30,7 @@ _NAMES = {"bleu": "BLEU", "chrf": "chrF", "loss": "loss"}
 _HARDLY = {"bleu": 0.2, "chrf": 0.2, "loss": 0.01}
 _RECENT = 0.2  # of the steps
 _OTHER_LENGTH = 1.5  # times as long
+_MUCH_COMPILING = 0.35  # of the time
 
 
 def conclude(run: RunDirectory, config: ExperimentConfig, *, choose: bool) -> None:
@@ -63,6 +65,10 @@ def advice(run: RunDirectory, config: ExperimentConfig) -> Iterator[str]:
         yield _divergence(diverged_step, validations, run, config)
     elif len(scores) > 1:
         yield course(scores, metric, steps=config.training.steps)
+
+    if exists(run.goodput):
+        with document(run.goodput, "no advice about compiling") as account:
+            yield from _compiling(account["seconds"], config)
 
     manifest = run.data / INDEX_FILES["data"]
     if exists(manifest):
@@ -166,6 +172,18 @@ def _best_before_the_end(ranks: Mapping[int, float]) -> int:
     """The best step of those before the last fifth: the last few differ by chance."""
     end = max(min(ranks), (1 - _RECENT) * max(ranks))
     return max((step for step in ranks if step <= end), key=lambda step: (ranks[step], -step))
+
+
+def _compiling(seconds: Mapping[str, float], config: ExperimentConfig) -> Iterator[str]:
+    """A sentence if compiling took much of the time, and fewer shapes of batches would do."""
+    shapes = config.data.batch.max_shapes
+    share = seconds.get("compile", 0) / max(1e-9, sum(seconds.values()))
+    repaid = repaid_shapes(TrainingWork.of(config))
+    if config.data.batch.form == "bucket" and share > _MUCH_COMPILING and repaid < shapes:
+        yield (
+            f"{100 * share:.0f}% of the time was compiling, for up to {shapes} shapes of batches: "
+            f"a new run of this length needs {repaid} (--config.data.batch.max_shapes=0)"
+        )
 
 
 def _lengths(lengths: Mapping[str, Any] | None) -> Iterator[str]:

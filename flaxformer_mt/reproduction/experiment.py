@@ -107,7 +107,7 @@ def resolve(row: Row, settings: ReproductionSettings) -> Experiment:
     """The experiment of a row: overrides change the base, then the row changes it (sizes and step
     counts by their ratio to the paper's base), then scaling. Raises RowError for a row that doesn't
     apply to this base, ConfigError for wrong overrides."""
-    base = options.load_on(settings.text, row.base, settings.overrides)
+    base = options.base_of(row.base, settings)
     config = _with_changes(row, base)
     data, pairs, test = config.data, row.pairs, row.test
     if settings.folder is not None:

@@ -18,7 +18,9 @@ from flaxformer_mt.config import (
     ScheduleConfig,
     read_config,
 )
+from flaxformer_mt.config.batch_shapes import TrainingWork, decided_shapes
 from flaxformer_mt.config.kinds import PaperCurve, PeakCurve
+from flaxformer_mt.config.load import Draft
 from flaxformer_mt.config.presets import TFDS_SETS, TFDS_SPLITS
 from flaxformer_mt.data.corpus.paths import is_remote
 from flaxformer_mt.reproduction.paper import RowError
@@ -151,6 +153,20 @@ def load_on(text: Text, spec: str, overrides: Sequence[str] = ()) -> ExperimentC
 
 
 paper_config = functools.cache(read_config)  # raises ConfigError
+
+
+def base_of(spec: str, settings: ReproductionSettings) -> ExperimentConfig:
+    """The config that rows change, before scaling. Raises RowError, ConfigError.
+
+    If an override leaves the number of batch shapes to the length of the training (0), it is that
+    of the scaled base: rows of one ladder, of whatever size and length, have the same batches.
+    """
+    base = load_on(settings.text, spec, settings.overrides)
+    if Draft.of(spec, settings.overrides).config.data.batch.max_shapes > 0:
+        return base
+    shapes = decided_shapes(TrainingWork.of(scaled(base, settings.scale)))
+    batch = dataclasses.replace(base.data.batch, max_shapes=shapes)
+    return dataclasses.replace(base, data=dataclasses.replace(base.data, batch=batch))
 
 
 def placed(text: Text, data: DataConfig, folder: str) -> DataConfig:

@@ -189,3 +189,20 @@ def test_validation_text_of_another_length_is_named(run, valid, count):
     said = told(run)
     assert len(said) == count
     assert all(f"{valid:.0f} source tokens a line, not 10" in line for line in said)
+
+
+def test_much_compiling_is_told_where_fewer_shapes_would_do(run):
+    small = {"model.d_model": 16, "model.d_ff": 32, "data.batch.tokens": 256}
+    small |= {"model.d_k": 4, "model.d_v": 4, "model.num_heads": 4}
+
+    def with_seconds(changes=(), **seconds):
+        run.goodput.write_text(json.dumps({"seconds": seconds}))
+        return told(run, small | dict(changes))
+
+    (said,) = with_seconds(compile=60.0, steps=30.0, validation=10.0)
+    assert said.startswith("60% of the time was compiling, for up to 16 shapes of batches: ")
+    assert said.endswith("length needs 2 (--config.data.batch.max_shapes=0)")
+    assert with_seconds(compile=30.0, steps=60.0, validation=10.0) == []
+    assert with_seconds({"data.batch.max_shapes": 2}, compile=60.0, steps=40.0) == []
+    assert with_seconds({"data.batch.form": "pack"}, compile=60.0, steps=40.0) == []
+    assert with_seconds() == []  # of a run that has done nothing yet

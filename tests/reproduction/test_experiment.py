@@ -176,6 +176,22 @@ def test_a_name_tells_of_overrides_only_what_they_decide():
     assert experiment(overrides=("model.d_ff=2048", "model.remat=true")).name == experiment().name
 
 
+def test_shapes_left_to_the_length_of_the_training_are_those_of_the_scaled_base():
+    left = ("model.d_model=128", "model.d_ff=512", "data.batch.tokens=4096")
+    short = {"scale": 0.002, "overrides": (*left, "data.batch.max_shapes=0")}
+    rows = [experiment(f"table3/{name}", **short) for name in ("base", "c_d1024", "big")]
+    shapes = {row.config.data.batch.max_shapes for row in rows}
+    (number,) = shapes  # batches of another size would be another experiment
+    assert 2 <= number < 16
+    given = experiment(scale=0.002, overrides=(*left, f"data.batch.max_shapes={number}"))
+    assert given.name == rows[0].name and given.digest == rows[0].digest  # it is in the record
+    as_the_paper_s = experiment(scale=0.002, overrides=left)
+    assert as_the_paper_s.config.data.batch.max_shapes == 16
+    assert as_the_paper_s.name != rows[0].name
+    full = experiment(scale=1.0, overrides=("data.batch.max_shapes=0",))
+    assert full.config == experiment(scale=1.0).config
+
+
 def test_all_rows_of_a_ladder_and_its_orderings_have_one_variant():
     overrides = ("model.dropout=0.05",)
     row = experiment("table3/c_N2", overrides=overrides)
