@@ -64,7 +64,9 @@ def advice(run: RunDirectory, config: ExperimentConfig) -> Iterator[str]:
     if diverged_step is not None:
         yield _divergence(diverged_step, validations, run, config)
     elif len(scores) > 1:
-        yield course(scores, metric, steps=config.training.steps)
+        # Minutes end a training before its steps.
+        steps = max(scores) if config.training.minutes else config.training.steps
+        yield course(scores, metric, steps=steps)
 
     if exists(run.goodput):
         with document(run.goodput, "no advice about compiling") as account:

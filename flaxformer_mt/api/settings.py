@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from flaxformer_mt.parallel.processes import Processes
 
 Overrides: TypeAlias = Mapping[str, Any] | Sequence[str]
+_ROOM = 1.5  # times the steps that are expected in `training.minutes`
 
 
 def load_config(
@@ -88,6 +89,7 @@ class SizedConfig:
     config: ExperimentConfig
     text: MeasuredText | None = None  # None: the config has sizes of its own, or names no text
     pacing: Pacing | None = None  # of this machine, if `training.minutes` chose the steps
+    expected_steps: int | None = None  # in the minutes; the training may do some more
 
 
 def sized_by_text(draft: Draft, *, paced: bool = True) -> SizedConfig:
@@ -105,11 +107,20 @@ def sized_by_text(draft: Draft, *, paced: bool = True) -> SizedConfig:
             steps = pacing.steps_in(minutes)
             say(pacing.describe(minutes))
         config = draft.settled(text=text.size, steps=steps, say=say)
-        sized = SizedConfig(config, text, pacing)
+        if steps is not None:
+            config = _with_room_for_more(config, steps)
+        sized = SizedConfig(config, text, pacing, expected_steps=steps)
 
     for line in _described(sized):
         say(line)
     return sized
+
+
+def _with_room_for_more(config: ExperimentConfig, expected_steps: int) -> ExperimentConfig:
+    """The config with more steps than are expected in `training.minutes`, which end the training:
+    a machine may be faster than when it was measured."""
+    steps = round(_ROOM * expected_steps)
+    return dataclasses.replace(config, training=dataclasses.replace(config.training, steps=steps))
 
 
 def _measured(data: DataConfig) -> MeasuredText:
@@ -171,9 +182,12 @@ def _described(sized: SizedConfig) -> Iterator[str]:
     elif sized.text is not None:
         model, training = config.model, config.training
         layers = f"{model.encoder_layers} + {model.decoder_layers} layers"
+        steps = f"{training.steps:,}"
+        if sized.expected_steps is not None:
+            steps = f"about {sized.expected_steps:,}"
         yield (
             f"sizes for {sized.text.size.describe()}{sized.text.remark}: {layers} of width "
-            f"{model.d_model}, {config.data.vocabulary.size:,} types, {training.steps:,} steps "
+            f"{model.d_model}, {config.data.vocabulary.size:,} types, {steps} steps "
             f"of {config.data.batch.tokens:,} tokens"
         )
 
@@ -211,12 +225,17 @@ def explained_sizes(spec: str, overrides: Overrides, note: Callable[[str], None]
 
     values = flatten(config)
     languages = config.data.src_lang, config.data.tgt_lang
-    is_by_text = pacing is None and "training.steps" in draft.free
-    steps = None if is_by_text else config.training.steps
-    for size in sizes(text, languages, steps=steps, given=draft.given):
+    for size in sizes(text, languages, steps=_deciding_steps(sized, draft), given=draft.given):
         is_free = size.key in draft.free
         reason = size.reason if is_free else "set by the config's file or an override"
         yield as_line(size._replace(value=values[size.key], reason=reason))
+
+
+def _deciding_steps(sized: SizedConfig, draft: Draft) -> int | None:
+    """The steps that decide other sizes: those expected in the minutes or given; None: by text."""
+    if sized.pacing is None and "training.steps" in draft.free:
+        return None
+    return sized.expected_steps or sized.config.training.steps
 
 
 def with_overrides(

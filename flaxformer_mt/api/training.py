@@ -49,11 +49,15 @@ from flaxformer_mt.training.instruments import (
     check_steps,
     find_peak,
 )
-from flaxformer_mt.training.loop import Training
+from flaxformer_mt.training.loop import TimeLimit, Training
 from flaxformer_mt.training.program import Program, build, mesh_of, with_dtype
 from flaxformer_mt.training.telemetry import Report, Silence, Telemetry
 from flaxformer_mt.training.trackers import Trackers, check_installed
 from flaxformer_mt.training.validation import Evaluator, loss_evaluator
+
+# Of `training.minutes`: what passes before a training's clock begins (Python, JAX, counting text,
+# timing steps), and the share of the rest until which another checkpoint may begin.
+_BEFORE, _OF_MINUTES = 15.0, 0.98
 
 
 def train(
@@ -345,9 +349,17 @@ class _Session:
                 profiler=profiler,
                 utilization=utilization,
                 initial_params=initial_params,
+                limit=self._limit(),
             ).run()
             trackers.state = outcome.state
             return outcome
+
+    def _limit(self) -> TimeLimit | None:
+        minutes = self.config.training.minutes
+        if not minutes:
+            return None
+        seconds = _OF_MINUTES * 60 * minutes - _BEFORE
+        return TimeLimit(seconds=seconds, clock=self.goodput, processes=self.processes)
 
     def record_failure(self, error: Exception) -> None:
         """Writes why training ended into the run's status, if possible.

@@ -56,6 +56,8 @@ def bleu_evaluator(
             settings,
             name=f"step {step}",
             src_lang=config.data.src_lang,
+            tags=[corpus.tag for corpus in config.data.train],
+            symbols=config.data.vocabulary.symbols,
         )
         translations = translate_together(translator, sources, processes)
         hypotheses = [translation.text for translation in translations]

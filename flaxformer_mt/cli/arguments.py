@@ -371,6 +371,8 @@ def add_settings(parser: argparse._ActionsContainer, *names: str, note: str = ""
             form = {"type": functools.partial(not_negative, most=numbers.maximum), "metavar": "X"}
         elif hints[name] is int:
             form = {"type": integer_in(numbers), "metavar": "N"}
+        elif hints[name] is bool:
+            form = {"action": argparse.BooleanOptionalAction}
         meaning = f"{field.metadata['help']}{note.format(name)}".replace("%", "%%")
         parser.add_argument(f"--{name.replace('_', '-')}", help=meaning, **form)
 

@@ -26,7 +26,7 @@ _WRITTEN_BYTE = re.compile("<0x[0-9A-F]{2}>")
 _BLANK = re.compile(r"[\s\u2581]")  # U+2581 is SentencePiece's mark of a blank
 TRACKERS = ("tensorboard", "wandb", "mlflow")
 # By setting of the vocabulary.
-_ONLY_LEARNED = ("tgt_types", "symbols", "split_digits", "tgt_size")  # not of a given vocabulary
+_ONLY_LEARNED = ("tgt_types", "split_digits", "tgt_size")  # not of a given vocabulary
 _NEEDED_FOR_BRACKETS = {"shared": True, "byte_fallback": True, "sampling": 0.0}
 
 
@@ -94,8 +94,20 @@ def _given_models(vocabulary: VocabularyConfig) -> Iterator[str]:
         )
     if of_both and not vocabulary.shared:
         yield "'data.vocabulary.model' needs 'data.vocabulary.shared' = true"
-    if src and tgt and vocabulary.shared:
-        yield "'data.vocabulary.src_model' needs 'data.vocabulary.shared' = false"
+    yield from _joint_types(vocabulary)
+
+
+def _joint_types(vocabulary: VocabularyConfig) -> Iterator[str]:
+    """Two models have types of their own, or those of one table."""
+    joint, two_models = vocabulary.joint_types, vocabulary.src_model and vocabulary.tgt_model
+    if joint and not two_models:
+        yield "'data.vocabulary.joint_types' needs '.src_model' and '.tgt_model'"
+    if joint and not vocabulary.shared:
+        yield "'data.vocabulary.joint_types' needs 'data.vocabulary.shared' = true"
+    if two_models and vocabulary.shared and not joint:
+        yield (
+            "'data.vocabulary.src_model' needs 'data.vocabulary.shared' = false, or '.joint_types'"
+        )
 
 
 def _only_learned(vocabulary: VocabularyConfig) -> Iterator[str]:
@@ -145,6 +157,8 @@ def _decoding(decoding: DecodingConfig) -> Iterator[str]:
             number = getattr(decoding, name)
             if number:
                 yield f"'decoding.{name}' = {number} needs 'decoding.outputs' = 'text'"
+        if decoding.copy_symbols:
+            yield "'decoding.copy_symbols' needs 'decoding.outputs' = 'text'"
 
 
 def _training(training: TrainingConfig) -> Iterator[str]:

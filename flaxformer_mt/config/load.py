@@ -326,7 +326,8 @@ def _ordered_as(recorded: ExperimentConfig, config: ExperimentConfig) -> Experim
 def with_minutes_of(
     recorded: ExperimentConfig, config: ExperimentConfig, origin: str
 ) -> ExperimentConfig:
-    """The config with the `training.minutes` of an existing run, whose steps it has chosen.
+    """The config with the `training.minutes` of an existing run, whose steps it has chosen, or with
+    none if the user now sets other steps.
 
     Raises ConfigError for others: only a new run's steps are chosen.
     """
@@ -336,7 +337,8 @@ def with_minutes_of(
             f"{origin}: 'training.minutes' = {now:g} counts when a run is created with --config, "
             f"and there are {recorded.training.steps:,} steps already: set 'training.steps'"
         )
-    training = dataclasses.replace(config.training, minutes=before)
+    is_by_steps = config.training.steps != recorded.training.steps
+    training = dataclasses.replace(config.training, minutes=0.0 if is_by_steps else before)
     return dataclasses.replace(config, training=training)
 
 

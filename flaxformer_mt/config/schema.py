@@ -256,6 +256,11 @@ class VocabularyConfig:
     )
     src_model: str = setting("", "... or a model for the source, with a vocabulary per side ...")
     tgt_model: str = setting("", "... and one for the target")
+    joint_types: str = setting(
+        "",
+        "src_model and tgt_model: Marian's vocab.yml, which gives the pieces of both their ids, as "
+        "OPUS-MT's models have them; both sides then share one vocabulary",
+    )
     kind: Literal["bpe", "unigram"] = setting("bpe", "SentencePiece model type")
     size: int = setting(
         37000,
@@ -283,7 +288,8 @@ class VocabularyConfig:
     )
     symbols: tuple[str, ...] = setting(
         (),
-        "placeholders and the like, such as <x1/>: one type each, never split, wherever they are",
+        "placeholders and the like, such as <x1/>: one type each, never split, wherever they are; "
+        "with a given model, those of its symbols that decoding.copy_symbols copies",
     )
     split_digits: bool = setting(False, "every digit is a piece of its own")
     byte_fallback: bool = setting(
@@ -467,9 +473,9 @@ class TrainingConfig:
     )
     minutes: float = operational(
         0.0,
-        "config `files`: choose `steps`, when a run is created, so that `train` takes about this "
-        "long on this machine, with preparation, compiling and validation, and a smaller model "
-        "where they would be too few (0: by the text)",
+        "config `files`: train for about this long, with preparation, compiling and validation, "
+        "and choose `steps` for it, when the run is created, by this machine's speed, and a "
+        "smaller model where they would be too few (0: by the text)",
         minimum=0,
         maximum=1_000_000,
     )
@@ -617,6 +623,12 @@ class DecodingConfig:
     max_extra_tokens: int = setting(50, "... plus this many tokens", minimum=1)
     no_repeat_ngram: int = setting(
         0, "never repeat a sequence of this many tokens (0: off)", minimum=0
+    )
+    copy_symbols: bool = setting(
+        False,
+        "an output has each of data.vocabulary.symbols, such as a placeholder, exactly as often as "
+        "its source; with a given model, which may have such symbols of its own, all of these if "
+        "that setting is empty",
     )
     batch_tokens: int = setting(
         0,

@@ -55,6 +55,7 @@ _DROPOUT_FALLS = 700_000  # all of Multi30k
 
 _SHAPES = _Ends(6, 16)
 
+_MOST_STEPS = "half as many again as are expected in training.minutes, which end the training"
 ENOUGH = 0.5  # of the steps that a text would have, in a training of `training.minutes`
 
 _HEAD, _HEADS = 32, 8  # the least width of a head, and the paper's number of them
@@ -155,7 +156,7 @@ def sizes(
     reason = f"{_law(_SHAPES)}; fewer in a short training, since each is compiled"
     shapes = max_shapes(text, chosen_steps)
     yield ChosenSize("data.batch.max_shapes", shapes, reason)
-    why_steps = _law(_STEPS) if steps is None else "as many as training.minutes has room for"
+    why_steps = _law(_STEPS) if steps is None else _MOST_STEPS
     yield ChosenSize("training.steps", chosen_steps, why_steps)
     yield from _of_steps(text, chosen_steps)
     yield from _of_validation(chosen_steps, given)

@@ -4,23 +4,30 @@ SentencePiece numbers types by their order in the model's file, and lets everybo
 ids of the marks: its own default has no padding, T5's models no begin mark. Here the marks are the
 first types (`vocabulary.PAD` and the others), under one name each. How text is cut depends on the
 pieces' scores, not on their order.
+
+OPUS-MT's models have a SentencePiece model for each language, and one table, Marian's `vocab.yml`,
+that gives the pieces of both their ids.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+import yaml
 from google.protobuf.message import DecodeError
 
 from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data.corpus import paths
 from flaxformer_mt.data.sentencepiece_training import ModelProto, VocabularyError
-from flaxformer_mt.data.vocabulary import MARKS, Vocabularies, Vocabulary
+from flaxformer_mt.data.type_table import MARKS as NAMES_OF_MARKS, TypeTable
+from flaxformer_mt.data.vocabulary import EOS, MARKS, UNK, Vocabularies, Vocabulary
 
 _Piece = ModelProto.SentencePiece
-_NAMES = {"pad": "<pad>", "bos": "<s>", "eos": "</s>", "unk": "<unk>"}
+_NAMES = dict(zip(MARKS, NAMES_OF_MARKS, strict=True))
 _UNKNOWN_SURFACE = " \u2047 "  # SentencePiece's own, which unknown text decodes to
+_FEWEST_KNOWN = 0.5  # of a model's pieces are in the table of its types
 
 
 def given_vocabularies(config: VocabularyConfig, folder: str) -> Vocabularies | None:
@@ -30,13 +37,63 @@ def given_vocabularies(config: VocabularyConfig, folder: str) -> Vocabularies | 
     if not getattr(config, names[0]):
         return None
     sides = [_read(getattr(config, name), folder, f"data.vocabulary.{name}") for name in names]
+    if config.joint_types:
+        sides = _with_joint_types(sides, config, folder)
     return Vocabularies(sides[0], sides[-1])
 
 
-def _read(setting: str, folder: str, key: str) -> Vocabulary:
+def _contents(setting: str, folder: str, key: str) -> tuple[paths.AnyPath, bytes]:
     path = paths.require_file(setting, folder, key)
     with paths.reaching(path):
-        content = path.read_bytes()
+        return path, path.read_bytes()
+
+
+def _with_joint_types(
+    sides: list[Vocabulary], config: VocabularyConfig, folder: str
+) -> list[Vocabulary]:
+    """The models with the types of one table. Raises VocabularyError, CorpusError."""
+    key = "data.vocabulary.joint_types"
+    path, content = _contents(config.joint_types, folder, key)
+    try:
+        table = joint_types(content)
+    except VocabularyError as error:
+        raise VocabularyError(f"{key}: {path}: {error}") from error
+    for side, name in zip(sides, (config.src_model, config.tgt_model), strict=True):
+        pieces = [
+            piece for piece, kind in zip(side.pieces(), side.types(), strict=True) if kind.plain
+        ]
+        known = sum(piece in table.ids for piece in pieces)
+        if known < _FEWEST_KNOWN * len(pieces):
+            raise VocabularyError(
+                f"{key}: {path}: has {known:,} of the {len(pieces):,} pieces of {name}: it is "
+                "another model's"
+            )
+    return [dataclasses.replace(side, table=table) for side in sides]
+
+
+def joint_types(content: bytes) -> TypeTable:
+    """The types of Marian's `vocab.yml`, a mapping from pieces to ids, in the order of the ids but
+    with the marks first. Raises VocabularyError."""
+    try:
+        ids = yaml.load(content, yaml.CSafeLoader)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise VocabularyError(f"is not YAML: {error}") from error
+    if not isinstance(ids, dict):
+        raise VocabularyError("is not a mapping from pieces to ids")
+    for piece, number in ids.items():
+        if not isinstance(piece, str) or type(number) is not int:
+            raise VocabularyError(
+                f"has {piece!r}: {number!r}, which is not a piece in quotation marks and its id"
+            )
+    missing = [NAMES_OF_MARKS[mark] for mark in (EOS, UNK) if NAMES_OF_MARKS[mark] not in ids]
+    if missing:
+        raise VocabularyError(f"has no {' and no '.join(missing)}, Marian's marks")
+    others = [piece for piece in sorted(ids, key=ids.__getitem__) if piece not in NAMES_OF_MARKS]
+    return TypeTable((*NAMES_OF_MARKS, *others))
+
+
+def _read(setting: str, folder: str, key: str) -> Vocabulary:
+    path, content = _contents(setting, folder, key)
     try:
         vocabulary = Vocabulary(with_marks_first(content))
         vocabulary.check()

@@ -16,7 +16,7 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -284,6 +284,19 @@ class Vocabularies:
     @property
     def shared(self) -> bool:
         return self.src == self.tgt
+
+    def copies_of(self, symbols: Sequence[str], *, tags: Set[str] = frozenset()) -> dict[int, int]:
+        """The target type of each source type that is one of these symbols and a single type of
+        both; without any symbols, of all that neither vocabulary splits, except `tags` and language
+        codes."""
+        names: Iterable[str] = symbols
+        if not symbols:
+            names = self.src.symbols & self.tgt.symbols - tags - {*self.src.language_codes}
+        src, tgt = (
+            {piece: number for number, piece in enumerate(side.pieces()) if piece in side.symbols}
+            for side in (self.src, self.tgt)
+        )
+        return {src[name]: tgt[name] for name in names if name in src and name in tgt}
 
     @property
     def digest(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 from flaxformer_mt.data.normalization import is_blank
@@ -58,6 +58,8 @@ class SourcePreparer:
     tags: Set[str] = frozenset()  # that sources may begin with
     together: int | None = None  # sentences of a line that is not cut; None: any number
     known_together: int = 1  # that the model is known to read together
+    # Of each symbol that outputs copy its target type, by the source's.
+    copies: Mapping[int, int] = dataclasses.field(default_factory=dict)
 
     def spell(self, options: SearchOptions, wanted: Sequence[LineOptions]) -> Spelled:
         """What is wanted of all lines, in the target vocabulary. Checks all that can be checked
@@ -69,7 +71,7 @@ class SourcePreparer:
             raise DecodingError("forbidden phrases need text, but decoding.outputs is trees")
 
         tgt = self.vocabularies.tgt
-        suppressed = (UNK, *types_of(options.suppress, tgt)) if options.suppress else (UNK,)
+        suppressed = self._suppressed(options.suppress)
         never = tuple(options.forbid)
         if options.terminology is not None:
             options.terminology.check(
@@ -83,6 +85,15 @@ class SourcePreparer:
             forbidden=forbidden(never, tgt) if never else None,
             continues=continues_word(tgt) if constrained else None,
         )
+
+    def _suppressed(self, pieces: Sequence[str]) -> tuple[int, ...]:
+        """The types that are never generated."""
+        tgt = self.vocabularies.tgt
+        suppressed = (UNK, *types_of(pieces, tgt)) if pieces else (UNK,)
+        if both := {*suppressed} & {*self.copies.values()}:
+            (piece,) = tgt.pieces([min(both)])
+            raise DecodingError(f"the suppressed piece {piece!r} is a symbol that outputs copy")
+        return suppressed
 
     def prepare(
         self,
@@ -145,6 +156,10 @@ class SourcePreparer:
         )
         return CutLine(pieces, sentences, tokens=len(tokens)), encoded
 
+    def _copied(self, tokens: Sequence[int]) -> list[int]:
+        """The symbols that the outputs of a source copy, as target types."""
+        return [self.copies[token] for token in tokens if token in self.copies]
+
     def _read_together(self, several: Several) -> float:
         """The most sentences of a line that the model reads together."""
         if several == "split":
@@ -194,6 +209,7 @@ class SourcePreparer:
                 words=len(tokens_of(piece.text)) if self.trees else 0,
                 forbidden=automata,
                 phrases=phrases,
+                copied=self._copied(tokens),
             )
             sources.append(source)
         return sources

@@ -23,3 +23,4 @@ class Source:
     words: int = 0  # leaves of a tree, unless these are the source's own tokens
     forbidden: Sequence[Forbidden] = ()  # automata that read outputs
     phrases: Sequence[Phrase] = ()  # that outputs must have
+    copied: Sequence[int] = ()  # symbols (target types) that outputs have as often as this list

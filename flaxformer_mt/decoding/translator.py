@@ -25,6 +25,8 @@ from flaxformer_mt.decoding import arguments
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
 from flaxformer_mt.decoding.errors import DecodingError, LineError, TargetError
 from flaxformer_mt.decoding.length_choice import with_choice, with_settings
+from flaxformer_mt.decoding.masks.base import Mask
+from flaxformer_mt.decoding.masks.copies import CopiedSymbols
 from flaxformer_mt.decoding.masks.trees import brackets_of
 from flaxformer_mt.decoding.options import (
     PLAIN_LINE,
@@ -105,6 +107,7 @@ class Translator:
         src_lang: str = "",
         tgt_lang: str = "",
         tags: Iterable[str] = (),
+        symbols: Iterable[str] = (),
         training_text: TrainingText | None = None,
         others: Sequence[Member] = (),
         shortlist: Shortlist | None = None,
@@ -112,6 +115,7 @@ class Translator:
         """`params` is the tree under "params"; `name` says which weights these are, `src_lang` (a
         code such as "en") where its sources' sentences end, and `tgt_lang` whether there are blanks
         between its outputs' sentences. A line's sentences share one of `tags` that it begins with.
+        `symbols` are those that `decoding.copy_symbols` copies (without: all of the vocabularies').
         `training_text` says how many sentences of a line it reads together; None: unknown.
 
         They are copied to every device of this process, which share a batch's sentences; several
@@ -133,6 +137,7 @@ class Translator:
         self.config, self.name, self.shortlist = config, name, shortlist
         self.src_lang, self.tgt_lang, self.training_text = src_lang, tgt_lang, training_text
         self.tags = frozenset(tags) - {""}
+        self.symbols = tuple(symbols)
         self._takes_whole_lines = False
         placed = [(whole_on(tree, self.mesh), _for_search(member)) for tree, member in others]
         self._ensemble = _Ensemble(((self.params, self.model), *placed), self.mesh)
@@ -180,6 +185,7 @@ class Translator:
             src_lang=config.data.src_lang,
             tgt_lang=config.data.tgt_lang,
             tags=[corpus.tag for corpus in config.data.train],
+            symbols=config.data.vocabulary.symbols,
             training_text=_training_text(run),
             shortlist=_shortlist(run, vocabularies) if shortlist else None,
         )
@@ -215,6 +221,7 @@ class Translator:
             src_lang=first.src_lang,
             tgt_lang=first.tgt_lang,
             tags=first.tags,
+            symbols=first.symbols,
             training_text=first.training_text,
             others=[(translator.params, translator.model) for translator in further],
             shortlist=first.shortlist,
@@ -363,7 +370,20 @@ class Translator:
             tags=self.tags,
             together=self.together,
             known_together=self._known_together or 1,
+            copies=self._copies if self.config.copy_symbols else {},
         )
+
+    @functools.cached_property
+    def _copies(self) -> dict[int, int]:
+        """The target type of each symbol that outputs copy, by the source's. Raises
+        DecodingError."""
+        copies = self.vocabularies.copies_of(self.symbols, tags=self.tags)
+        if not copies:
+            raise DecodingError(
+                "decoding.copy_symbols: the vocabularies have no symbols: name them in "
+                "data.vocabulary.symbols of a new run"
+            )
+        return copies
 
     def compile(
         self,
@@ -423,10 +443,14 @@ class Translator:
             mesh=self.mesh,
             shortlist=self.shortlist,
             trees=brackets_of(self.vocabularies) if self.config.outputs == "trees" else None,
-            masks=options.masks,
+            masks=(*self._own_masks(), *options.masks),
             constraint_sizes=options.constraint_sizes,
             text_of=None if options.mbr else self._text_of,
         )
+
+    def _own_masks(self) -> tuple[Mask, ...]:
+        """Those that its settings ask for and that depend on the vocabularies."""
+        return (CopiedSymbols((*self._copies.values(),)),) if self.config.copy_symbols else ()
 
     def _text_of(self, tokens: tuple[int, ...]) -> str:
         (text,) = self.vocabularies.tgt.decode([tokens])

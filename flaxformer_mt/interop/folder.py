@@ -72,6 +72,7 @@ def search_of(config: DecodingConfig, program: str) -> tuple[float, str]:
         "diverse_groups": 1,
         "min_length": 0,
         "min_ratio": 0.0,
+        "copy_symbols": False,
         "outputs": "text",
     }
     for name, off in without_form.items():

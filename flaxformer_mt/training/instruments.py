@@ -74,11 +74,15 @@ class Goodput:
         return self._seconds
 
     @property
+    def wall(self) -> float:
+        """All seconds, until now."""
+        return sum(self.seconds.values())
+
+    @property
     def share(self) -> float:
         """Goodput: the share of all seconds in steps that count, in [0, 1]."""
-        seconds = self.seconds
-        wall = sum(seconds.values())
-        return seconds["steps"] / wall if wall else 0.0
+        wall = self.wall
+        return self._seconds["steps"] / wall if wall else 0.0
 
     def goes_on_after(self, step: int) -> None:
         """Training resumes from this step: later work is lost, as if steps took equal times."""
@@ -112,7 +116,7 @@ class Goodput:
             return
         account = {
             "goodput": self.share,
-            "wall_seconds": sum(self.seconds.values()),
+            "wall_seconds": self.wall,
             "seconds": self.seconds,
             "starts": self.starts,
             "step": step,
@@ -120,7 +124,7 @@ class Goodput:
         write_json(self._path, account)
 
     def table(self) -> str:
-        wall = sum(self.seconds.values())
+        wall = self.wall
         starts = "1 start" if self.starts == 1 else f"{self.starts} starts"
         lines = [f"goodput {100 * self.share:.1f}% of {duration(wall)} in {starts}"]
         for kind, name in KINDS.items():

@@ -14,7 +14,7 @@ from flaxformer_mt.data.pipeline import Batches
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.parallel.process_settings import keep_freed_memory
-from flaxformer_mt.parallel.processes import StopRequest
+from flaxformer_mt.parallel.processes import ALONE, Processes, StopRequest
 from flaxformer_mt.rundir.checkpoint_choice import Kind
 from flaxformer_mt.rundir.checkpoints import Checkpoints
 from flaxformer_mt.rundir.layout import Status
@@ -38,16 +38,38 @@ class _Dispatched:
     stop: Any  # the answer of `StopRequest.ask`
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TimeLimit:
+    """Seconds that all starts of a training may take together; all processes decide as the first.
+
+    How long a step takes is only known while it runs, on a machine that may have other work.
+    """
+
+    seconds: float
+    clock: Goodput
+    processes: Processes = ALONE
+
+    def is_reached(self, validation: float) -> bool:
+        """Whether there is no more time than for one validation, of so many seconds."""
+        return self.processes.first(lambda: self.clock.wall + validation >= self.seconds)
+
+    @property
+    def seconds_left(self) -> float:
+        """As this process counts them."""
+        return max(0.0, self.seconds - self.clock.wall)
+
+
 @dataclasses.dataclass(kw_only=True, eq=False)
 class Training:
-    """Training until `training.steps`, until patience ends, or until a stop is requested.
+    """Training until `training.steps`, until patience or the time ends, or a stop is requested.
 
     The order of operations is the contract of exact resume:
       1. the next batch; the train step is dispatched; while it runs, the metrics of the step
          before are fetched;
       2. every `log_every` steps a report;
       3. every `validate_every` steps and after the last: validation, then a checkpoint with its
-         scores; every `save_every` steps, and when a stop is requested: only a checkpoint. It
+         scores; every `save_every` steps, and when a stop is requested: only a checkpoint. Where
+         one is due and the time limit is reached, it is validated, and training ends. It
          holds the state after step n and the position of batch n + 1, so a restart repeats nothing.
          Regular checkpoints, which are averaged, are those of an interval, and the last one until
          the run is extended.
@@ -76,6 +98,7 @@ class Training:
     profiler: Profiler = dataclasses.field(default_factory=Profiler)
     utilization: Utilization | None = None
     initial_params: Callable[[], Any] | None = None
+    limit: TimeLimit | None = None
 
     def __post_init__(self) -> None:
         self.config, self.settings = self.program.config, self.program.config.training
@@ -85,6 +108,8 @@ class Training:
         self.measured = 0  # steps of this start
         self.due = Due()
         self.compiled: set[Shape] = set()  # for which a step was compiled in this start
+        self.validation_seconds = 0.0  # of the last one
+        self.is_out_of_time = False
 
     def run(self) -> Status:
         try:
@@ -102,7 +127,7 @@ class Training:
                 self.telemetry.message(self.profiler.end(self.step))
 
     def until_done(self) -> Status:
-        outcome = self.progress.outcome(self.step, self.settings)
+        outcome = self.outcome()
         while outcome is None:
             self.one_step()
             outcome = self.after_step()
@@ -112,7 +137,7 @@ class Training:
         """Does the work due after a step. Returns how training ends, if it does."""
         # Read before the step is settled: a stop heard there takes effect after the next step.
         stopping = self.stop.reason
-        self.due = due_after(self.step, self.settings, waiting=self.due)
+        self.due = self.due_now()
         self.settle_if_needed(stopping)
         if self.is_diverging:
             self.roll_back()
@@ -128,7 +153,27 @@ class Training:
             stopping = self.stop.reason
         elif self.due.checkpoint or stopping:
             self.save({}, "regular" if self.due.checkpoint else "stop")
-        return self.progress.outcome(self.step, self.settings, stopping)
+        return self.outcome(stopping)
+
+    def due_now(self) -> Due:
+        """The work due after this step; with a checkpoint, whether the time is over."""
+        due = due_after(self.step, self.settings, waiting=self.due)
+        if due.checkpoint and self.has_no_time_left():
+            self.is_out_of_time = True
+            due = due._replace(validation=True)
+        return due
+
+    def has_no_time_left(self) -> bool:
+        """Whether there is no more of it than for a validation."""
+        return self.limit is not None and self.limit.is_reached(self.validation_seconds)
+
+    def outcome(self, stopping: str | None = None) -> Status | None:
+        """How training ends after this step, if it does; `stopping` says why it is asked to."""
+        outcome = self.progress.outcome(self.step, self.settings, stopping)
+        if self.is_out_of_time and (outcome is None or outcome.state != "finished"):
+            reason = f"{self.settings.minutes:g} minutes are over (training.minutes)"
+            return Status(state="finished", step=self.step, reason=reason)
+        return outcome
 
     def settle_if_needed(self, stopping: str | None) -> None:
         """Waits for the step if anything follows it; ends a trace whose last step it is."""
@@ -166,7 +211,9 @@ class Training:
                 workers=self.config.data.workers,
             )
         )
-        if state is not None and self.progress.outcome(self.step, self.settings):
+        if past is None and self.step:  # a note that training has ended may be lost
+            self.is_out_of_time = self.has_no_time_left()
+        if state is not None and self.outcome():
             self.state = state
             return
 
@@ -242,20 +289,28 @@ class Training:
         if self.measured == 1:
             keep_freed_memory(jax.process_count())
         if self.measured == _MEASURED:
-            self.telemetry.cost(self.window.sums, self.settings.steps - self.step)
+            self.telemetry.cost(self.window.sums, self.steps_left())
         if metrics["bad_run"]:
             self.skipped.append(dispatched.batch)
         else:
             self.skipped.clear()
 
     def report(self) -> None:
-        steps_left = self.settings.steps - self.step
-        metrics = self.window.report(epoch=self.batches.epochs_done, steps_left=steps_left)
+        metrics = self.window.report(epoch=self.batches.epochs_done, steps_left=self.steps_left())
         self.telemetry.training(self.step, {**metrics, "goodput": self.clock.share})
         self.clock.keep(self.step)
 
+    def steps_left(self) -> int:
+        """How many steps are still to come; with a time limit, about as many at their pace."""
+        most = self.settings.steps - self.step
+        pace = self.window.sums
+        if self.limit is None or not pace.seconds:
+            return most
+        return min(most, round(self.limit.seconds_left * pace.steps / pace.seconds))
+
     def validate(self) -> None:
         """Scores, the choice of the best, the checkpoint."""
+        start = time.perf_counter()
         self.stop.after = "this validation"
         with self.clock("evaluation"), self.window.paused(), self.telemetry.doing("validating"):
             params = self.state.params if self.state.ema is None else self.state.ema
@@ -266,6 +321,7 @@ class Training:
             if progress.alike == 2 and (note := progress.without_rank(self.settings)):
                 self.telemetry.message(note)
         self.stop.after = "this step"
+        self.validation_seconds = time.perf_counter() - start
         self.save(scores, "regular" if self.due.checkpoint else "end")
 
     def scores_of(self, params: Any) -> dict[str, float]:

@@ -75,7 +75,13 @@ OF_WORDS = {"tgt_types": "words", "shared": False}
         (
             "data.vocabulary",
             {"src_model": "a", "tgt_model": "b"},
-            "'data.vocabulary.src_model' needs 'data.vocabulary.shared' = false",
+            "'data.vocabulary.src_model' needs 'data.vocabulary.shared' = false, or '.joint_types'",
+        ),
+        ("data.vocabulary", {"joint_types": "a"}, "needs '.src_model' and '.tgt_model'"),
+        (
+            "data.vocabulary",
+            {"src_model": "a", "tgt_model": "b", "joint_types": "c", "shared": False},
+            "'data.vocabulary.joint_types' needs 'data.vocabulary.shared' = true",
         ),
         (
             "data.vocabulary",

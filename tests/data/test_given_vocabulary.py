@@ -2,17 +2,24 @@
 
 import dataclasses
 import functools
+import json
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
 import sentencepiece
+import yaml
 
 from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data.corpus import CorpusError
-from flaxformer_mt.data.given_vocabulary import given_vocabularies, with_marks_first
+from flaxformer_mt.data.given_vocabulary import (
+    given_vocabularies,
+    joint_types,
+    with_marks_first,
+)
 from flaxformer_mt.data.prepare.manifest import PrepareError, read_manifest
 from flaxformer_mt.data.sentencepiece_training import ModelProto
 from flaxformer_mt.data.vocabulary import (
@@ -224,6 +231,65 @@ def test_each_side_may_have_a_model(corpus, tmp_path):
     for side, language in ((vocabularies.src, "en"), (vocabularies.tgt, "de")):
         content = (corpus / f"{language}.model").read_bytes()
         assert side == Vocabulary(with_marks_first(content))
+
+
+def joint_yaml(corpus: Path, *, leave_out: str = "") -> str:
+    """Marian's table of both languages' types, in an order of its own."""
+    models = [(corpus / f"{language}.model").read_bytes() for language in ("de", "en")]
+    pieces = dict.fromkeys(["</s>", "<unk>"])
+    for model in models:
+        pieces |= dict.fromkeys(piece.piece for piece in ModelProto.FromString(model).pieces)
+    names = [name for name in pieces if name not in ("<s>", leave_out)]
+    lines = [f"{json.dumps(name)}: {number}" for number, name in enumerate(names)]
+    return "\n".join(reversed(lines)) + "\n"
+
+
+JOINT = VocabularyConfig(src_model="en.model", tgt_model="de.model", joint_types="vocab.yml")
+
+
+def test_two_models_may_share_the_types_of_marian_s_table(corpus, tmp_path):
+    (corpus / "vocab.yml").write_text(joint_yaml(corpus), "utf-8")
+    store = prepare(data_config(corpus, vocabulary=JOINT), directory=tmp_path / "run")
+    vocabularies = Vocabularies.load(tmp_path / "run" / "vocabulary")
+    src, tgt = vocabularies.src, vocabularies.tgt
+    assert src.size == tgt.size and src.pieces() == tgt.pieces()  # one embedding may serve both
+    ids = yaml.safe_load(joint_yaml(corpus))
+    assert src.pieces()[UNK + 1 :] == [name for name in sorted(ids, key=ids.get) if ids[name] > 1]
+    rows = [listed(store.train, side) for side in ("src", "tgt")]
+    for row, side, number in zip(rows, (src, tgt), (0, 1), strict=True):
+        assert side.decode(row) == [pair[number] for pair in GOOD]
+        language = ("en", "de")[number]
+        content = (corpus / f"{language}.model").read_bytes()
+        theirs = sentencepiece.SentencePieceProcessor(model_proto=content)
+        lines = [pair[number] for pair in GOOD]
+        assert [side.pieces(ids)[:-1] for ids in row] == theirs.encode(lines, out_type=str)
+
+    (corpus / "vocab.yml").write_text(joint_yaml(corpus, leave_out=src.pieces()[9]), "utf-8")
+    with pytest.raises(PrepareError, match="names another model than the vocabulary in"):
+        prepare(data_config(corpus, vocabulary=JOINT), directory=tmp_path / "run")
+
+
+def test_a_table_of_another_model_is_refused(corpus):
+    (corpus / "vocab.yml").write_text('"</s>": 0\n"<unk>": 1\n"a": 2\n', "utf-8")
+    with pytest.raises(VocabularyError, match=r"vocab\.yml: has . of the \d+ pieces of en\.model"):
+        given_vocabularies(JOINT, str(corpus))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a: b: c", "is not YAML"),
+        ("- a", "is not a mapping from pieces to ids"),
+        ('"</s>": 0\n"<unk>": 1\nno: 2\n', "has False: 2, which is not a piece in quotation marks"),
+        ('"</s>": 0\n"<unk>": 1\n"a": "b"\n', "has 'a': 'b', which is not a piece in quotation"),
+        ('"</s>": 0\n', "has no <unk>, Marian's marks"),
+        ("{}", "has no </s> and no <unk>"),
+        (b"\xff\xfe\x00", "is not YAML"),
+    ],
+)
+def test_what_is_no_table_of_types_is_told(content, message):
+    with pytest.raises(VocabularyError, match=message):
+        joint_types(content.encode() if isinstance(content, str) else content)
 
 
 def test_what_is_wrong_names_the_setting_and_the_file(corpus, tmp_path):

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import flaxformer_mt as fm
+from flaxformer_mt.grammar.text import pairs as grammar_pairs
 from tests.conftest import ROOT, made_once
 from tests.docs.markdown import links
 from tests.system.conftest import make
@@ -77,6 +78,38 @@ def test_a_metric_of_one_s_own_is_tested(run, example):
     assert "exact match" in output and "p (randomization)" in output
     scores = [line.split() for line in output.splitlines() if line.startswith("valid.de ")]
     assert scores[-1][1] == "100.00"
+
+
+@pytest.mark.extended
+def test_numbers_and_urls_are_masked_and_put_back(example, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    values = ["12", "1,250.5", "https://example.org/a?b=1", "a.b@example.org", "12:30"]
+    pairs = [
+        (f"{source[:-1]} {value}.", f"{target[:-1]} {value}!")
+        for (source, target), value in zip(grammar_pairs("train", 400), values * 80, strict=True)
+    ]
+    pairs += [("Two and 2 and 2, 7.", "Zwei und 2, 7."), ("No number.", "Nummer 5.")] * 10
+    for side, language in enumerate(("en", "de")):
+        Path(f"train.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
+    command = example("placeholders", "mask", "train.en", "train.de")
+    assert "--config.data.train=train.en.masked,train.de.masked" in command
+    masked = [Path(f"train.{code}.masked").read_text("utf-8").splitlines() for code in ("en", "de")]
+    assert all(line.endswith(" ｟1｠.") for line in masked[0][:400])
+    assert all(line.endswith(" ｟1｠!") for line in masked[1][:400])
+    assert masked[0][400:402] == ["Two and 2 and 2, ｟1｠.", "No number."]  # 2 is there once more
+    assert masked[1][400:402] == ["Zwei und 2, ｟1｠.", "Nummer 5."]
+
+    settings = [word.removeprefix("--config.") for word in command.split() if "--config." in word]
+    changes = dict(setting.split("=", 1) for setting in settings)
+    changes |= {"model.d_model": "32", "model.d_ff": "32", "training.steps": "2"}
+    fm.train(fm.load_config("files", changes), "run")
+    line = "A cat, 12 dogs and 7 at 12:30 in https://example.org/x?y=2. Write to a@example.org, 12!"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{line}\n\nNothing.\n"))
+    output, blank, plain = example("placeholders", "translate", "run").splitlines()
+    for value in ("7", "12:30", "https://example.org/x?y=2", "a@example.org"):
+        assert output.count(value) >= 1
+    assert output.count("12") >= 3  # twice, and in 12:30
+    assert blank == "" and "｟" not in plain
 
 
 def test_attention_is_drawn_with_the_model_that_needs_no_training():

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import io
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot, _read
 from flaxformer_mt.rundir.layout import RunDirectory, Status
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.training.instruments import Goodput, Profiler
-from flaxformer_mt.training.loop import Training
+from flaxformer_mt.training.loop import TimeLimit, Training
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.telemetry import TIMES, Telemetry
 from flaxformer_mt.training.trackers import Trackers
@@ -41,6 +42,8 @@ class Run:
     """Every batch that was trained on, in order."""
     goodput: Goodput = dataclasses.field(default_factory=Goodput)
     """Where the time of all starts went."""
+    clock: Callable[[], float] = time.perf_counter
+    """By which that time is told."""
     shown: str = ""
     """What the last start has printed."""
 
@@ -51,10 +54,12 @@ class Run:
         kill_after: int | None = None,
         initial_params: Callable[[], Any] | None = None,
         profiler: Profiler | None = None,
+        seconds: float | None = None,
     ) -> Status:
-        """Trains until the end, or until a signal or a kill arrives with that step dispatched."""
+        """Trains until the end, or until a signal or a kill arrives with that step dispatched, or
+        for so many `seconds`."""
         config = tiny(self.changes)
-        self.goodput = Goodput()
+        self.goodput = Goodput(clock=self.clock)
         self.goodput.keep_in(self.folder / "goodput.json", print)
         self.stop = stop = StopRequest()
         screen = io.StringIO()
@@ -91,6 +96,7 @@ class Run:
                         initial_params=initial_params,
                         clock=self.goodput,
                         profiler=profiler or Profiler(),
+                        limit=seconds and TimeLimit(seconds=seconds, clock=self.goodput),
                     ).run()
         finally:
             self.shown = screen.getvalue()

@@ -17,6 +17,8 @@ from flaxformer_mt.data.batch import assemble
 from flaxformer_mt.data.pipeline import one_pass
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
+from flaxformer_mt.rundir.layout import Status
+from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.training import loop
 from flaxformer_mt.training.telemetry import MetricsWindow, Telemetry
 from flaxformer_mt.training.validation import doubt, validation_loss
@@ -126,6 +128,49 @@ def test_validation_scores_the_moving_average(tmp_path):
     line = run.log()[-1]
     assert line["loss"] == validation_loss(program(), VALID, run.snapshot().ema)["loss"]
     assert (line["kind"], line["bleu"]) == ("valid", 1.0)
+
+
+SHORT = {"steps": 9, "save_every": 2, "validate_every": 6, "minutes": 0.5}
+SHORT = {f"training.{name}": value for name, value in SHORT.items()}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "last"),
+    [(15, 2), (20, 2), (25, 4), (55, 6), (65, 8), (1000, 9)],
+)
+def test_a_time_limit_ends_training_at_a_validated_checkpoint(tmp_path, seconds, last):
+    run = Run(tmp_path, SHORT)
+    run.clock = lambda: 10.0 * len(run.batches)  # a step takes ten seconds
+    outcome = run.start(seconds=seconds)
+    over = "all 9 steps done" if last == 9 else "0.5 minutes are over (training.minutes)"
+    assert outcome == Status(state="finished", step=last, reason=over)
+    validated = [line["step"] for line in run.log() if line["kind"] == "valid"]
+    assert validated == sorted({last, *(step for step in (6, 9) if step < last)})
+    assert run.snapshot().step == last and run.snapshot().metrics["loss"] > 0
+    trained = len(run.batches)
+    assert run.start(seconds=seconds) == outcome  # should the note that it has finished be lost
+    assert len(run.batches) == trained
+
+
+def test_a_time_limit_counts_all_starts(tmp_path):
+    run = Run(tmp_path, SHORT)
+    run.clock = lambda: 10.0 * len(run.batches)
+    assert run.start(seconds=55, stop_after=3).state == "stopped"
+    run.batches.clear()
+    outcome = run.start(seconds=55)
+    assert (outcome.state, outcome.step) == ("finished", 6)
+
+
+def test_the_time_that_is_left_is_told(tmp_path):
+    run = Run(tmp_path, {**SHORT, "training.steps": 900, "training.log_every": 1})
+    run.clock = lambda: 10.0 * len(run.batches)
+    run.start(seconds=50)
+    etas = [
+        line["eta_seconds"]
+        for line in read_metrics(run.folder / "metrics.jsonl")
+        if line["kind"] == "train"
+    ]
+    assert len(etas) == 6 and etas[-1] <= 1e-9 < etas[0] < 50
 
 
 def test_patience_ends_training_and_the_best_checkpoint_stays(tmp_path):

@@ -278,7 +278,7 @@ class _Preparation:
             return None
         self.say(
             f"prepare: using the SentencePiece models given, {sizes(vocabularies)}; other settings "
-            "of data.vocabulary have no effect, except .sampling"
+            "of data.vocabulary have no effect, except .sampling and .symbols"
         )
         self._warn_of_split(vocabularies)
         vocabularies.save(self._aside / "vocabulary")

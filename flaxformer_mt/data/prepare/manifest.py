@@ -57,7 +57,7 @@ def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
     del settings["data.vocabulary.sampling"]
     # It decides whether there is a vocabulary, not which.
     del settings["data.vocabulary.soft_size"]
-    for name in ("model", "src_model", "tgt_model"):
+    for name in ("model", "src_model", "tgt_model", "joint_types"):
         if settings[f"data.vocabulary.{name}"]:
             settings[f"data.vocabulary.{name}"] = "given"  # by its digest, wherever it is
     return settings

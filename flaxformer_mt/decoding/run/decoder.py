@@ -218,6 +218,7 @@ class BatchDecoder:
         if self._shortlist is not None:
             needed = [source.prefix for source in sources]
             needed += [phrase.tokens for source in sources for phrase in source.phrases]
+            needed += [source.copied for source in sources]
             tokens = [source.tokens for source in sources]
             short = shortened(self._programs, self._shortlist, tokens, needed)
             if short is not None:
