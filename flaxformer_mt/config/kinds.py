@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 HUB = "hf://datasets/"
 GRAMMAR_SPLITS = ("train", "valid", "test")
-_Role = Literal["file", "content", "optional"]
+_Role = Literal["file", "content", "choice", "optional"]
 
 
 def _reads(role: _Role) -> Any:
@@ -36,6 +36,11 @@ def a_content() -> Any:
     return _reads("content")
 
 
+def a_choice() -> Any:
+    """A setting that decides the text, and may be empty."""
+    return _reads("choice")
+
+
 def an_option() -> Any:
     """A setting that may be empty and doesn't decide the text."""
     return _reads("optional")
@@ -49,10 +54,10 @@ class CorpusKind(abc.ABC):
     meaning: ClassVar[str]
     endings: ClassVar[tuple[str, ...]] = ()  # of the names of its files, if they show the kind
 
-    @classmethod
-    def contents(cls) -> tuple[str, ...]:
+    def contents(self) -> tuple[str, ...]:
         """The settings that decide the text themselves."""
-        return cls._in_role("content")
+        choices = (name for name in self._in_role("choice") if getattr(self, name))
+        return (*self._in_role("content"), *choices)
 
     @classmethod
     def needed(cls) -> tuple[str, ...]:
@@ -114,8 +119,15 @@ class _OnePath(CorpusKind):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TabSeparated(_OnePath):
     kind = "tsv"
-    meaning = "one file, two columns"
+    meaning = "one file, columns between tabs"
     endings = ("tsv",)
+
+    src: str = a_choice()
+    tgt: str = a_choice()
+
+    @property
+    def sides(self) -> tuple[str, str] | None:
+        return (self.src, self.tgt) if self.src or self.tgt else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -129,10 +141,24 @@ class _TwoKeys(_OnePath):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class CommaSeparated(_TwoKeys):
+    kind = "csv"
+    meaning = "one file, comma-separated values with quotation marks"
+    endings = ("csv",)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class JsonLines(_TwoKeys):
     kind = "jsonl"
-    meaning = "one JSON object per line"
-    endings = ("jsonl", "ndjson")
+    meaning = "one JSON object per line, or an array of them"
+    endings = ("jsonl", "ndjson", "json")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ZipArchive(_TwoKeys):
+    kind = "zip"
+    meaning = "OPUS's archive of two line-aligned files"
+    endings = ("zip",)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -198,9 +224,19 @@ class GrammarText(CorpusKind):
 
 # Add a kind to both: mypy takes neither from the other. Messages name kinds in this order.
 CorpusSource: TypeAlias = (
-    AlignedFiles | TabSeparated | JsonLines | TfdsSet | ArrayRecords | ParquetFiles | GrammarText
+    AlignedFiles
+    | TabSeparated
+    | CommaSeparated
+    | JsonLines
+    | ZipArchive
+    | TfdsSet
+    | ArrayRecords
+    | ParquetFiles
+    | GrammarText
 )
-SourceName = Literal["files", "tsv", "jsonl", "tfds", "array_record", "hf", "synthetic"]
+SourceName = Literal[
+    "files", "tsv", "csv", "jsonl", "zip", "tfds", "array_record", "hf", "synthetic"
+]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -577,13 +577,23 @@ class _Override:
 
         path, *keys = names
         sides = dict(zip(("src", "tgt"), keys, strict=False))
-        has_keys = "src" in kind.needed()
-        if len(keys) != (2 if has_keys else 0):
-            form = f"{path},SRC,TGT with the keys" if has_keys else path
+        forms = _forms_of(kind, path)
+        if len(keys) not in forms:
+            form = " or ".join(forms.values())
             raise ConfigError(
                 f"{self.origin}: for one file of both sides ({kind.kind}) write {self.flag}={form}"
             )
         return corpus(kind=kind.kind, path=path, **sides)
+
+
+def _forms_of(kind: type[CorpusKind], path: str) -> dict[int, str]:
+    """How a file of both sides may be named, by the number of its keys."""
+    forms = {}
+    if "src" not in kind.needed():
+        forms[0] = path
+    if any(field.name == "src" for field in dataclasses.fields(kind)):
+        forms[2] = f"{path},SRC,TGT with the keys"
+    return forms
 
 
 def _are_two_sides(names: Sequence[str]) -> bool:
@@ -596,7 +606,7 @@ def _are_two_sides(names: Sequence[str]) -> bool:
 def _source_in(name: str) -> type[CorpusKind] | None:
     """The kind of corpus that a file of both sides is, by its ending."""
     parts = name.lower().split(".")
-    if parts[-1] in ("gz", "xz", "zst"):
+    if parts[-1] in ("gz", "bz2", "xz", "zst"):
         parts.pop()
     kinds: tuple[type[CorpusKind], ...] = typing.get_args(CorpusSource)
     by_ending = {ending: kind for kind in kinds for ending in kind.endings}

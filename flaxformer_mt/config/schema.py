@@ -212,12 +212,18 @@ class CorpusConfig:
     kind: kinds.SourceName = setting("files", kinds.meanings(kinds.CorpusSource))
     src: str = setting(
         "",
-        "files: the source side (plain, .gz, .xz or .zst); jsonl, tfds, array_record, hf: its key",
+        "files: the source side (plain, .gz, .bz2, .xz or .zst); jsonl, tfds, array_record, hf: "
+        "its key; tsv, csv: its column, by its name in the first line or its number, from 1; zip: "
+        "the end of its file's name, such as en",
     )
-    tgt: str = setting("", "files: the target side; jsonl, tfds, array_record, hf: its key")
+    tgt: str = setting(
+        "",
+        "files: the target side; jsonl, tfds, array_record, hf: its key; tsv, csv: its column; "
+        "zip: the end of its file's name",
+    )
     path: str = setting(
         "",
-        "tsv, jsonl: the file; array_record, hf: a glob pattern (on the hub: "
+        "tsv, csv, jsonl, zip: the file; array_record, hf: a glob pattern (on the hub: "
         "hf://datasets/ORG/NAME/PATTERN); tfds: the dataset, such as wmt14_translate/de-en",
     )
     split: str = setting(

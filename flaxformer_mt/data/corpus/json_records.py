@@ -1,10 +1,10 @@
-"""Sentences under two keys of JSON objects: lines of a file, or ArrayRecord shards."""
+"""Sentences under two keys of JSON objects: lines of a file, an array, or ArrayRecord shards."""
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from typing import Any
 
 from flaxformer_mt.config.kinds import ArrayRecords, JsonLines
@@ -13,24 +13,35 @@ from flaxformer_mt.data.corpus.pairs import (
     INVALID_UTF8,
     MALFORMED_JSON,
     NO_TEXT,
+    CorpusError,
     CorpusRecord,
     NoText,
     PairSource,
     both,
 )
 from flaxformer_mt.data.corpus.shards import read_array_record
-from flaxformer_mt.data.corpus.text_files import are_plain, lines
+from flaxformer_mt.data.corpus.text_files import (
+    UTF8_BOM,
+    are_plain,
+    lines,
+    open_text,
+    readable,
+)
+from flaxformer_mt.files.reading import AnyPath
+
+_HEAD = 1 << 16  # bytes in which a file's text begins
 
 
 def open_lines(settings: JsonLines, folder: str, key: str) -> PairSource:
-    """A file of one object per line. Raises CorpusError."""
+    """A file of one object per line, or one array of them. Raises CorpusError."""
     path = paths.require_file(settings.path, folder, f"{key}.path")
+    is_array = _is_array(path)
     return PairSource(
         {"path": path},
         str(path),
-        (functools.partial(lines, path),),
-        functools.partial(texts_at, src=settings.src, tgt=settings.tgt),
-        is_seekable=are_plain(path),
+        (functools.partial(_entries if is_array else lines, path),),
+        functools.partial(_texts_of if is_array else texts_at, src=settings.src, tgt=settings.tgt),
+        is_seekable=are_plain(path) and not is_array,
     )
 
 
@@ -47,7 +58,32 @@ def open_shards(settings: ArrayRecords, folder: str, key: str) -> PairSource:
 
 def texts_at(record: bytes, src: str, tgt: str) -> CorpusRecord:
     """The texts of a JSON record under two keys."""
-    content = parsed(record)
+    return _texts_of(parsed(record), src, tgt)
+
+
+def _is_array(path: AnyPath) -> bool:
+    """Whether the file's text begins with a bracket, and not as lines that each are an array.
+    Raises CorpusError."""
+    with readable(path), open_text(path) as (stream, _):
+        begin = stream.read(_HEAD).removeprefix(UTF8_BOM).lstrip()
+    first, _, rest = begin.partition(b"\n")
+    return begin.startswith(b"[") and (not rest.strip() or isinstance(parsed(first), NoText))
+
+
+def _entries(path: AnyPath) -> Iterator[Any]:
+    """The entries of an array, which is read at once. Raises CorpusError."""
+    with readable(path), open_text(path) as (stream, _):
+        content = stream.read()
+    try:
+        entries = json.loads(content.decode("utf-8-sig"))
+    except json.JSONDecodeError as error:
+        raise CorpusError(f"{path}:{error.lineno}: is not JSON: {error.msg}") from error
+    except (ValueError, RecursionError) as error:  # other than UTF-8, huge numbers or depths
+        raise CorpusError(f"{path}: is not JSON: {error}") from error
+    yield from entries
+
+
+def _texts_of(content: Any, src: str, tgt: str) -> CorpusRecord:
     return both(trimmed(text_at(content, src)), trimmed(text_at(content, tgt)))
 
 

@@ -24,12 +24,14 @@ INVALID_UTF8 = "invalid UTF-8"
 CONTROL_CHARACTER = "control character"
 EMPTY_SIDE = "empty side"
 COLUMNS = "not two columns"
+MALFORMED_CSV = "malformed CSV"
 MALFORMED_JSON = "malformed JSON"
 NO_TEXT = "no text under the key"
+HEADER = "header line"
 HELD_OUT = "held out for validation"
 TRAINED_ON = "used for training"
-# Of pairs that are not dropped, but in the other split; the last in stores of earlier versions.
-ELSEWHERE = {HELD_OUT, TRAINED_ON, "trained on"}
+# Of what is not dropped: no pair, or in the other split; the last in stores of earlier versions.
+ELSEWHERE = {HEADER, HELD_OUT, TRAINED_ON, "trained on"}
 _SIDES: tuple[tuple[Literal["src", "tgt"], str], ...] = (("src", "source"), ("tgt", "target"))
 EXAMPLES = 5  # dropped pairs of a reason that are shown
 

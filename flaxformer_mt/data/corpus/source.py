@@ -10,15 +10,24 @@ from flaxformer_mt.config import CorpusConfig, DataConfig
 from flaxformer_mt.config.kinds import (
     AlignedFiles,
     ArrayRecords,
+    CommaSeparated,
     CorpusSource,
     GrammarText,
     JsonLines,
     ParquetFiles,
     TabSeparated,
     TfdsSet,
+    ZipArchive,
 )
-from flaxformer_mt.data.corpus import json_records, parquet, text_files, tfds_sets
-from flaxformer_mt.data.corpus.pairs import CorpusError, Drops, Pair, PairSource, checked
+from flaxformer_mt.data.corpus import (
+    json_records,
+    parquet,
+    tables,
+    text_files,
+    tfds_sets,
+    zip_archives,
+)
+from flaxformer_mt.data.corpus.pairs import HEADER, CorpusError, Drops, Pair, PairSource, checked
 
 
 def open_split(
@@ -74,9 +83,13 @@ def _opened(settings: CorpusSource, folder: str, key: str, *, download: bool) ->
         case AlignedFiles():
             return text_files.open_aligned(settings, folder, key)
         case TabSeparated():
-            return text_files.open_tab_separated(settings, folder, key)
+            return tables.open_tab_separated(settings, folder, key)
+        case CommaSeparated():
+            return tables.open_comma_separated(settings, folder, key)
         case JsonLines():
             return json_records.open_lines(settings, folder, key)
+        case ZipArchive():
+            return zip_archives.open_archive(settings, folder, key)
         case ArrayRecords():
             return json_records.open_shards(settings, folder, key)
         case ParquetFiles():
@@ -130,6 +143,8 @@ def read_pairs(
         if defect is None:
             src, tgt = checked(record)
             yield Pair(line, source.tagged(src).decode(), tgt.decode())
+        elif drops is None and defect.reason == HEADER:
+            continue
         elif drops is None:
             raise CorpusError(f"{defect} ({key}); this corpus may not skip pairs: correct the line")
         else:

@@ -1,9 +1,10 @@
-"""Text files, plain or compressed: two line-aligned ones, or one with two columns.
+"""Text files, plain or compressed, and their lines; two files with a line for each pair.
 
 A line ends only at b"\\n": U+0085 and U+2028 occur in real sentences, and splitting there would
 shift one side against the other.
 """
 
+import bz2
 import contextlib
 import functools
 import gzip
@@ -11,6 +12,7 @@ import io
 import itertools
 import lzma
 import sys
+import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple, cast
@@ -20,15 +22,16 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-from flaxformer_mt.config.kinds import AlignedFiles, TabSeparated
+from flaxformer_mt.config.kinds import AlignedFiles
 from flaxformer_mt.data.corpus import paths
-from flaxformer_mt.data.corpus.pairs import COLUMNS, CorpusError, CorpusRecord, NoText, PairSource
+from flaxformer_mt.data.corpus.pairs import CorpusError, PairSource
 from flaxformer_mt.files.reading import AnyPath
 
-_UTF8_BOM = b"\xef\xbb\xbf"
+UTF8_BOM = b"\xef\xbb\xbf"
 _MAGIC = {
     b"\x1f\x8b": "gzip",
     b"\xfd7zXZ\x00": "xz",
+    b"BZh": "bzip2",
     b"\x28\xb5\x2f\xfd": "zstandard",
     # Parallel zstd compressors' first frame.
     b"\x50\x2a\x4d\x18": "zstandard",
@@ -39,10 +42,17 @@ _MAGIC = {
 SUFFIXES = {".gz": "gzip", ".xz": "xz", ".zst": "zstandard", ".bz2": "bzip2", ".zip": "zip"}
 # For `zstd --long=31`, which very large corpora use.
 _ZSTD_OPTIONS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 31}
-_DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zstd.ZstdError)
+_DAMAGE = (
+    *(EOFError, OSError, zlib.error, lzma.LZMAError, zstd.ZstdError, zipfile.BadZipFile),
+    NotImplementedError,  # zipfile's, for a packing that it doesn't know
+)
 BLOCK = 1 << 20
-_XZ_BLOCK = 1 << 16
+_PACKED_BLOCK = 1 << 16
 LONGEST = 1 << 26  # bytes of a line; a longer one isn't text
+
+
+# Gives a file's text, decompressed, and the file or whatever else says how far it is read.
+Opened = Callable[[AnyPath], contextlib.AbstractContextManager[tuple[BinaryIO, BinaryIO]]]
 
 
 class LinePlace(NamedTuple):
@@ -76,20 +86,6 @@ def open_aligned(settings: AlignedFiles, folder: str, key: str) -> PairSource:
     )
 
 
-def open_tab_separated(settings: TabSeparated, folder: str, key: str) -> PairSource:
-    """A file with a column for each side. Raises CorpusError."""
-    path = paths.require_file(settings.path, folder, f"{key}.path")
-    return PairSource(
-        {"path": path},
-        str(path),
-        (functools.partial(lines, path),),
-        tab_separated,
-        where=" of the {side} column",
-        is_seekable=are_plain(path),
-        is_bare_text=True,
-    )
-
-
 def are_plain(*files: AnyPath) -> bool:
     """Whether the files, by their names, aren't compressed."""
     return not any(path.suffix.lower() in SUFFIXES for path in files)
@@ -107,22 +103,16 @@ def aligned(
         require_equal((src, tgt), [sum(1 for _ in lines(path)) for path in (src, tgt)])
 
 
-def tab_separated(line: bytes) -> CorpusRecord:
-    """Source and target of a line with one tab."""
-    columns = line.split(b"\t")
-    if len(columns) != 2:
-        return NoText(COLUMNS, f"{len(columns) - 1} tabs where there should be one")
-    src, tgt = columns
-    return src, tgt
-
-
-def lines(path: AnyPath, place: LinePlace = START) -> Iterator[bytes]:
-    """The file's lines without their ends, "\\n" or "\\r\\n". Raises CorpusError."""
-    read = itertools.chain.from_iterable(_blocks(path, place))
+def lines(
+    path: AnyPath, place: LinePlace = START, *, opened: Opened | None = None
+) -> Iterator[bytes]:
+    """The lines, without their ends ("\\n" or "\\r\\n"), of a file or of what `opened` gives of it.
+    Raises CorpusError."""
+    read = itertools.chain.from_iterable(_blocks(path, place, opened or open_text))
     return itertools.islice(read, place.first - place.line_ends, None)
 
 
-def require_equal(files: Iterable[AnyPath], counts: Sequence[int]) -> None:
+def require_equal(files: Iterable[object], counts: Sequence[int]) -> None:
     """Raises CorpusError unless the two sides of a corpus have equally many lines."""
     if len({*counts}) > 1:
         src, tgt = (f"{path} has {count:,}" for path, count in zip(files, counts, strict=True))
@@ -151,12 +141,12 @@ def require_stamp(path: AnyPath, stamp: tuple[int, int]) -> None:
         raise CorpusError(f"{path}: is missing or different on a machine of the cluster")
 
 
-def _blocks(path: AnyPath, place: LinePlace) -> Iterator[list[bytes]]:
-    """The file's lines from the block on in which the place is."""
+def _blocks(path: AnyPath, place: LinePlace, opened: Opened) -> Iterator[list[bytes]]:
+    """The text's lines from the block on in which the place is."""
     count = place.line_ends
     begun = bytearray()  # the line that the next block continues
     try:
-        with open_text(path) as (stream, _):
+        with opened(path) as (stream, _):
             if place.stamp:
                 require_stamp(path, place.stamp)
                 stream.seek(place.offset)
@@ -210,7 +200,7 @@ def damage(path: AnyPath, error: Exception, *, after: int) -> CorpusError | None
 def _split(text: bytes, *, first: bool) -> list[bytes]:
     """Lines without their ends; `first` says that the file begins here."""
     if first:
-        text = text.removeprefix(_UTF8_BOM)
+        text = text.removeprefix(UTF8_BOM)
     block = text.split(b"\n")
     if b"\r" in text:
         return [line.removesuffix(b"\r") for line in block]
@@ -218,11 +208,25 @@ def _split(text: bytes, *, first: bool) -> list[bytes]:
 
 
 @contextlib.contextmanager
+def readable(path: AnyPath) -> Iterator[None]:
+    """Turns errors of a damaged file into CorpusErrors."""
+    try:
+        yield
+    except CorpusError:
+        raise
+    except Exception as error:
+        damaged = damage(path, error, after=0)
+        if damaged is None:
+            raise
+        raise damaged from error
+
+
+@contextlib.contextmanager
 def open_text(path: AnyPath) -> Iterator[tuple[BinaryIO, BinaryIO]]:
     """The file's bytes, decompressed; and the file, maybe a pipe. Raises CorpusError."""
     named = SUFFIXES.get(path.suffix.lower(), "")
-    if named in ("bzip2", "zip"):
-        raise CorpusError(f"{path}: {named} files are not supported: use .gz, .xz, .zst or text")
+    if named == "zip":
+        raise CorpusError(f"{path}: is a zip archive, and not one file: set kind=zip and path")
     with paths.open_binary(path) as raw:
         if raw.seekable():
             head = raw.read(8)
@@ -257,22 +261,29 @@ def _decompressed(raw: BinaryIO, form: str) -> Any:
     if form == "gzip":
         return gzip.GzipFile(fileobj=raw)
     if form == "xz":
-        return io.BufferedReader(_XzStreams(raw), BLOCK)
+        decoder = functools.partial(lzma.LZMADecompressor, format=lzma.FORMAT_XZ)
+        return io.BufferedReader(_Streams(raw, decoder, padding=b"\0"), BLOCK)
+    if form == "bzip2":
+        return io.BufferedReader(_Streams(raw, bz2.BZ2Decompressor), BLOCK)
     if form == "zstandard":
         return zstd.ZstdFile(raw, options=_ZSTD_OPTIONS)
     return contextlib.nullcontext(raw)
 
 
-class _XzStreams(io.RawIOBase):
-    """Several xz streams with padding. Raises LZMAError, and EOFError for a stream that is cut off.
+class _Streams(io.RawIOBase):
+    """Several streams of xz (with padding) or bzip2. Raises LZMAError and OSError for damaged ones,
+    and EOFError for one that is cut off.
 
-    `lzma.LZMAFile` ignores a damaged second stream, which would silently lose half a corpus.
+    `lzma.LZMAFile` and `bz2.BZ2File` ignore a damaged second stream, which would silently lose half
+    a corpus.
     """
 
-    def __init__(self, raw: BinaryIO) -> None:
-        self._raw = raw
+    def __init__(
+        self, raw: BinaryIO, new_decoder: Callable[[], Any], *, padding: bytes = b""
+    ) -> None:
+        self._raw, self._new_decoder, self._padding = raw, new_decoder, padding
         self._position = 0
-        self._decoder = lzma.LZMADecompressor(format=lzma.FORMAT_XZ)
+        self._decoder = new_decoder()
 
     def tell(self) -> int:
         return self._position
@@ -294,17 +305,20 @@ class _XzStreams(io.RawIOBase):
     def _packed(self) -> bytes | None:
         """The decoder's next input, nothing while it has text left; None after the last stream."""
         if self._decoder.eof:
-            packed = self._decoder.unused_data.lstrip(b"\0")
+            packed = self._without_padding(self._decoder.unused_data)
             while not packed:
-                block = self._raw.read(_XZ_BLOCK)
+                block = self._raw.read(_PACKED_BLOCK)
                 if not block:
                     return None
-                packed = block.lstrip(b"\0")
-            self._decoder = lzma.LZMADecompressor(format=lzma.FORMAT_XZ)
+                packed = self._without_padding(block)
+            self._decoder = self._new_decoder()
             return packed
         if not self._decoder.needs_input:
             return b""
-        packed = self._raw.read(_XZ_BLOCK)
+        packed = self._raw.read(_PACKED_BLOCK)
         if not packed:
             raise EOFError("the file ends within a stream")
         return packed
+
+    def _without_padding(self, packed: bytes) -> bytes:
+        return packed.lstrip(self._padding) if self._padding else packed

@@ -1,5 +1,6 @@
 """Text files: any bytes are pairs, errors or counted drops, and alignment never shifts."""
 
+import bz2
 import functools
 import gzip
 import lzma
@@ -19,10 +20,11 @@ from flaxformer_mt.data.normalization import is_blank
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "": lambda data: data,
     ".gz": gzip.compress,
+    ".bz2": bz2.compress,
     ".xz": lzma.compress,
     ".zst": functools.partial(zstd.compress, options={zstd.CompressionParameter.checksum_flag: 1}),
 }
-PACKED = pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+PACKED = pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
 
 
 def two_files(folder: Path, src: bytes, tgt: bytes, suffix: str = "") -> CorpusConfig:
@@ -123,7 +125,7 @@ def test_paths_are_relative_to_the_folder_unless_absolute(tmp_path, monkeypatch,
 @PACKED
 def test_truncated_archives_are_errors_that_tell_the_line(tmp_path, suffix):
     # Text that does not pack to nothing, so that half of the archive holds some of the lines.
-    text = b"".join(b"line %d of many\n" % (i * 7919 % 100_003) for i in range(20_000))
+    text = b"".join(b"line %d of many\n" % (i * 7919 % 100_003) for i in range(120_000))
     corpus = two_files(tmp_path, text, text, suffix)
     path = tmp_path / f"a.en{suffix}"
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
@@ -141,8 +143,9 @@ def test_a_file_must_be_what_its_name_says(tmp_path):
         ("a.en.xz", gzip.compress(b"a\n", mtime=0), "is gzip data, but its name says xz data"),
         ("a.en", gzip.compress(b"a\n", mtime=0), "is gzip data, but its name says plain text"),
         ("a.en", zstd.compress(b"a\n"), "is zstandard data, but its name says plain text"),
-        ("a.en.bz2", b"", "bzip2 files are not supported: use .gz, .xz, .zst or text"),
-        ("a.en.zip", b"", "zip files are not supported: use .gz, .xz, .zst or text"),
+        ("a.en.bz2", b"", "is empty, but its name says bzip2 data"),
+        ("a.en", bz2.compress(b"a\n"), "is bzip2 data, but its name says plain text"),
+        ("a.en.zip", b"", "is a zip archive, and not one file: set kind=zip and path"),
     ):
         (tmp_path / name).write_bytes(data)
         with pytest.raises(CorpusError, match=f"^{tmp_path / name}: {message}"):

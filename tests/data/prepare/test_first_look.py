@@ -72,7 +72,7 @@ def test_little_text_is_not_judged(config, tmp_path):
 def test_a_header_is_named_with_its_file_and_line(config, tmp_path, header):
     lines = [header, *(f"{src}\t{tgt}" for src, tgt in TEXT)]
     (tmp_path / "pairs.tsv").write_text("".join(f"{line}\n" for line in lines))
-    corpus = CorpusConfig(name="table", kind="tsv", path="pairs.tsv", src="0", tgt="1")
+    corpus = CorpusConfig(name="table", kind="tsv", path="pairs.tsv")
     (note,) = notes(replace(config, train=(corpus,)))
     src, tgt = header.split("\t")
     assert note == (

@@ -1,0 +1,77 @@
+"""Zip archives of two line-aligned files, as OPUS offers corpora in Moses's format.
+
+An archive is read in place and never unpacked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import zipfile
+from collections.abc import Iterator
+from typing import BinaryIO, cast
+
+from flaxformer_mt.config.kinds import ZipArchive
+from flaxformer_mt.data.corpus import paths
+from flaxformer_mt.data.corpus.pairs import CorpusError, PairSource
+from flaxformer_mt.data.corpus.text_files import lines, readable, require_equal
+from flaxformer_mt.files.reading import AnyPath
+
+_SHOWN = 8  # names of members in a message
+_ENCRYPTED = 0x1  # of a member's flags
+
+
+def open_archive(settings: ZipArchive, folder: str, key: str) -> PairSource:
+    """An archive whose two files' names end in the languages' codes. Raises CorpusError."""
+    path = paths.require_file(settings.path, folder, f"{key}.path")
+    with _archive(path) as archive:
+        members = archive.infolist()
+    src, tgt = (_member(members, code, f"{key}: {path}") for code in settings.sides)
+    return PairSource(
+        {"path": path}, str(path), (functools.partial(aligned, path, src, tgt),), tuple
+    )
+
+
+def aligned(path: AnyPath, src: str, tgt: str) -> Iterator[tuple[bytes, bytes]]:
+    """The lines of two members side by side. Raises CorpusError if one has more."""
+    sides = [
+        functools.partial(lines, path, opened=functools.partial(_opened, member=name))
+        for name in (src, tgt)
+    ]
+    try:
+        yield from zip(*(side() for side in sides), strict=True)
+    except CorpusError:
+        raise
+    except ValueError:
+        require_equal(
+            (f"{path}: {src}", f"{path}: {tgt}"), [sum(1 for _ in side()) for side in sides]
+        )
+
+
+def _member(members: list[zipfile.ZipInfo], code: str, place: str) -> str:
+    """The one member whose name ends in a language's code. Raises CorpusError."""
+    found = [member for member in members if member.filename.endswith(f".{code}")]
+    if not found:
+        names = [member.filename for member in members if not member.is_dir()]
+        present = ", ".join(names[:_SHOWN]) or "nothing"
+        raise CorpusError(f"{place}: has no file whose name ends in .{code}; there: {present}")
+    if len(found) > 1:
+        first, second = (member.filename for member in found[:2])
+        raise CorpusError(f"{place}: two names end in .{code}: {first} and {second}")
+    if found[0].flag_bits & _ENCRYPTED:
+        raise CorpusError(f"{place}: is encrypted: unpack it")
+    return found[0].filename
+
+
+@contextlib.contextmanager
+def _archive(path: AnyPath) -> Iterator[zipfile.ZipFile]:
+    with readable(path), paths.open_binary(path) as raw, zipfile.ZipFile(raw) as archive:
+        yield archive
+
+
+@contextlib.contextmanager
+def _opened(path: AnyPath, member: str) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    """A member's bytes, as `text_files.open_text` gives a file's."""
+    with _archive(path) as archive, archive.open(member) as stream:
+        opened = cast(BinaryIO, stream)
+        yield opened, opened
