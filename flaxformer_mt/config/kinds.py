@@ -162,6 +162,21 @@ class ZipArchive(_TwoKeys):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslationMemory(_OnePath):
+    kind = "memory"
+    meaning = "a translation memory or catalogue: TMX, XLIFF or PO"
+    endings = ("tmx", "xliff", "xlf", "po")
+
+    src: str = a_choice()
+    tgt: str = a_choice()
+    inline: Literal["drop", "keep"] = a_choice()
+
+    @property
+    def sides(self) -> tuple[str, str] | None:
+        return (self.src, self.tgt) if self.src or self.tgt else None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TfdsSet(CorpusKind):
     kind = "tfds"
     meaning = "a TensorFlow Datasets translation set"
@@ -229,13 +244,23 @@ CorpusSource: TypeAlias = (
     | CommaSeparated
     | JsonLines
     | ZipArchive
+    | TranslationMemory
     | TfdsSet
     | ArrayRecords
     | ParquetFiles
     | GrammarText
 )
 SourceName = Literal[
-    "files", "tsv", "csv", "jsonl", "zip", "tfds", "array_record", "hf", "synthetic"
+    "files",
+    "tsv",
+    "csv",
+    "jsonl",
+    "zip",
+    "memory",
+    "tfds",
+    "array_record",
+    "hf",
+    "synthetic",
 ]
 
 

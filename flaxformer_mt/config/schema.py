@@ -214,16 +214,16 @@ class CorpusConfig:
         "",
         "files: the source side (plain, .gz, .bz2, .xz or .zst); jsonl, tfds, array_record, hf: "
         "its key; tsv, csv: its column, by its name in the first line or its number, from 1; zip: "
-        "the end of its file's name, such as en",
+        "the end of its file's name, such as en; memory: its language",
     )
     tgt: str = setting(
         "",
         "files: the target side; jsonl, tfds, array_record, hf: its key; tsv, csv: its column; "
-        "zip: the end of its file's name",
+        "zip: the end of its file's name; memory: its language",
     )
     path: str = setting(
         "",
-        "tsv, csv, jsonl, zip: the file; array_record, hf: a glob pattern (on the hub: "
+        "tsv, csv, jsonl, zip, memory: the file; array_record, hf: a glob pattern (on the hub: "
         "hf://datasets/ORG/NAME/PATTERN); tfds: the dataset, such as wmt14_translate/de-en",
     )
     split: str = setting(
@@ -234,6 +234,9 @@ class CorpusConfig:
     )
     archives: str = operational(
         "", "tfds: folder with the dataset's original archives, downloaded by hand"
+    )
+    inline: Literal["drop", "keep"] = setting(
+        "drop", "memory: inline tags; keep: as symbols, <x1>, </x1> and <x1/>"
     )
     size: int = setting(0, "synthetic: number of pairs")
     weight: float = setting(

@@ -17,10 +17,12 @@ from flaxformer_mt.config.kinds import (
     ParquetFiles,
     TabSeparated,
     TfdsSet,
+    TranslationMemory,
     ZipArchive,
 )
 from flaxformer_mt.data.corpus import (
     json_records,
+    memories,
     parquet,
     tables,
     text_files,
@@ -90,6 +92,8 @@ def _opened(settings: CorpusSource, folder: str, key: str, *, download: bool) ->
             return json_records.open_lines(settings, folder, key)
         case ZipArchive():
             return zip_archives.open_archive(settings, folder, key)
+        case TranslationMemory():
+            return memories.open_memory(settings, folder, key)
         case ArrayRecords():
             return json_records.open_shards(settings, folder, key)
         case ParquetFiles():

@@ -1,0 +1,160 @@
+"""Translation memories and catalogues, as their own programs write them."""
+
+import gzip
+
+import pytest
+
+from flaxformer_mt.config import read_config
+from flaxformer_mt.config.schema import CorpusConfig
+from flaxformer_mt.data.corpus import CorpusError, Drops, read_pairs
+
+pytestmark = pytest.mark.formats
+translate = pytest.importorskip("translate", reason="needs the extra memories")
+
+TMX = """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<tmx version="1.4">
+<header creationtool="x" creationtoolversion="1" segtype="sentence" o-tmf="x" adminlang="en"
+  srclang="en-US" datatype="html"/>
+<body>
+<tu tuid="1"><tuv xml:lang="en-US"><seg>Hello &amp; welcome.</seg></tuv>
+  <tuv xml:lang="de-DE"><seg>Hallo und
+    willkommen.</seg></tuv></tu>
+<tu><tuv xml:lang="DE"><seg>Ein <bpt i="1">&lt;b&gt;</bpt>fettes<ept i="1">&lt;/b&gt;</ept>
+  Wort<ph x="2">&lt;br/&gt;</ph></seg></tuv>
+  <tuv xml:lang="en"><seg>A<ph x="2">&lt;br/&gt;</ph> <bpt i="1">&lt;b&gt;</bpt>bold<ept
+  i="1">&lt;/b&gt;</ept> <hi type="x">word</hi></seg></tuv></tu>
+<tu><tuv xml:lang="en"><seg>No German.</seg></tuv><tuv xml:lang="fr"><seg>Non.</seg></tuv></tu>
+</body></tmx>
+"""
+XLIFF = """<?xml version="1.0" encoding="utf-8"?>
+<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">
+<file original="a" source-language="en" target-language="de-DE" datatype="plaintext"><body>
+<trans-unit id="1"><source>Press <g id="1">Enter</g><x id="2"/>.</source>
+  <target><x id="2"/>Die <g id="1">Eingabetaste</g> <mrk mtype="term">drücken</mrk>.</target>
+</trans-unit>
+<trans-unit id="2"><source>Not yet.</source></trans-unit>
+</body></file></xliff>
+"""
+PO = r"""
+msgid ""
+msgstr ""
+"Content-Type: text/plain; charset=UTF-8\n"
+"Plural-Forms: nplurals=2; plural=(n != 1);\n"
+
+#: a.c:1
+msgid "Open the file."
+msgstr "Öffnen Sie die Datei."
+
+msgid ""
+"Two lines,\n"
+"one text."
+msgstr ""
+"Zwei Zeilen,\n"
+"ein Text."
+
+msgid "%d file"
+msgid_plural "%d files"
+msgstr[0] "%d Datei"
+msgstr[1] "%d Dateien"
+
+#, fuzzy
+msgid "Close."
+msgstr "Öffnen."
+
+msgid "Not yet."
+msgstr ""
+
+#~ msgid "Old."
+#~ msgstr "Alt."
+"""
+
+
+def read(folder, name, content, **settings):
+    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    corpus = CorpusConfig(name="a", kind="memory", path=name, **settings)
+    drops = Drops()
+    pairs = list(read_pairs(corpus, str(folder), drops=drops))
+    return [(pair.src, pair.tgt) for pair in pairs], drops
+
+
+def test_a_memory_has_the_languages_that_are_asked_for(tmp_path):
+    pairs, drops = read(tmp_path, "a.tmx", TMX, src="en", tgt="de")
+    expected = [
+        ("Hello & welcome.", "Hallo und willkommen."),
+        ("A bold word", "Ein fettes Wort"),
+    ]
+    assert pairs == expected
+    assert [str(example) for example in drops.examples] == [
+        f"{tmp_path}/a.tmx:3: no text under the key: has no 'de'; there: 'en', 'fr'"
+    ]
+    packed, _ = read(tmp_path, "b.tmx.gz", gzip.compress(TMX.encode()), src="de_DE", tgt="en-US")
+    assert packed == [expected[0][::-1]]  # of a region only that
+    with pytest.raises(CorpusError, match=r"a\.src and a\.tgt must be set: languages of .*a\.tmx"):
+        read(tmp_path, "a.tmx", TMX)
+
+
+def test_tags_may_stand_as_symbols_that_both_sides_number_alike(tmp_path):
+    pairs, _ = read(tmp_path, "a.tmx", TMX, src="en", tgt="de", inline="keep")
+    assert pairs[1] == ("A<x1/> <x2>bold</x2> <x3>word</x3>", "Ein <x2>fettes</x2> Wort<x1/>")
+    pairs, _ = read(tmp_path, "a.xlf", XLIFF, inline="keep")
+    assert pairs == [("Press <x1>Enter</x1><x2/>.", "<x2/>Die <x1>Eingabetaste</x1> drücken.")]
+
+
+def test_an_exchange_file_has_a_direction_which_languages_may_turn(tmp_path):
+    expected = ("Press Enter.", "Die Eingabetaste drücken.")
+    pairs, drops = read(tmp_path, "a.xliff", XLIFF)
+    assert pairs == [expected] and drops.counts == {"no text under the key": 1}
+    assert drops.examples[0].detail == "has no target: Not yet."
+    assert read(tmp_path, "a.xliff", XLIFF, src="en", tgt="de")[0] == [expected]
+    assert read(tmp_path, "a.xliff", XLIFF, src="de", tgt="en")[0] == [expected[::-1]]
+    _, drops = read(tmp_path, "a.xliff", XLIFF, src="en", tgt="fr")
+    assert "is from 'en' to 'de-DE'" in drops.examples[0].detail
+
+
+def test_a_catalogue_gives_finished_translations_and_plurals(tmp_path):
+    pairs, drops = read(tmp_path, "a.po", PO)
+    assert pairs == [
+        ("Open the file.", "Öffnen Sie die Datei."),
+        ("Two lines, one text.", "Zwei Zeilen, ein Text."),
+        ("%d file", "%d Datei"),
+        ("%d files", "%d Dateien"),
+    ]
+    assert drops.counts == {"unfinished translation": 2, "empty side": 1}
+    with pytest.raises(
+        CorpusError, match=r"a\.po: a PO file names no languages: leave out src and"
+    ):
+        read(tmp_path, "a.po", PO, src="en", tgt="de")
+
+
+@pytest.mark.parametrize("name", ["a.tmx", "a.xliff", "a.po"])
+def test_files_that_the_library_writes_are_read(tmp_path, name):
+    from translate.storage import factory
+
+    store = factory.getclass(name)()
+    for language, set_language in (("en", "setsourcelanguage"), ("de", "settargetlanguage")):
+        getattr(store, set_language)(language)
+    expected = [("One < two & three.", "Eins < zwei & drei."), ("ﬁ 中文", "größer")]
+    for src, tgt in expected:
+        unit = store.addsourceunit(src)
+        if name == "a.tmx":
+            unit.settarget(tgt, "de")
+        else:
+            unit.target = tgt
+    store.savefile(str(tmp_path / name))
+    content = (tmp_path / name).read_bytes()
+    languages = {} if name == "a.po" else {"src": "en", "tgt": "de"}
+    assert read(tmp_path, name, content, **languages)[0] == expected
+
+
+@pytest.mark.parametrize("name", ["a.tmx", "a.xliff"])
+def test_what_is_not_such_a_file_is_an_error(tmp_path, name):
+    for content in ("", "plain text", "<html/>", TMX[:400], b"\xff\xfe\x00"):
+        with pytest.raises(CorpusError, match=rf"{name}: (cannot be read as|is UTF-16)"):
+            read(tmp_path, name, content, src="en", tgt="de")
+
+
+def test_a_file_s_name_shows_its_kind():
+    for text in ("x.tmx,en,de", "x.xlf", "x.po.gz"):
+        (corpus,) = read_config("files", [f"data.train={text}"]).data.train
+        assert corpus.kind == "memory"
