@@ -246,7 +246,8 @@ def with_overrides(
         return recorded
     thawed = thaw(recorded)
     apply_overrides(thawed, overrides)
-    config = with_minutes_of(recorded, freeze(thawed, str(run.config_file)), str(run))
+    config = freeze(thawed, str(run.config_file))
+    config = with_minutes_of(recorded, config, str(run), overrides)
     refuse_unused(config, overrides, str(run), recorded=recorded)
     return config
 
@@ -339,8 +340,12 @@ def with_own_tokenizer(new: ExperimentConfig, source: ExperimentConfig) -> Exper
 
 
 def _without_minutes(config: ExperimentConfig) -> ExperimentConfig:
-    """The settings of a run whose steps another run takes over, but not how they were chosen."""
-    training = dataclasses.replace(config.training, minutes=0.0)
+    """The settings of a run whose steps another run takes over, as many as its minutes were
+    expected to have room for."""
+    steps = config.training.steps
+    if config.training.minutes:
+        steps = max(1, round(steps / _ROOM))
+    training = dataclasses.replace(config.training, minutes=0.0, steps=steps)
     return dataclasses.replace(config, training=training)
 
 

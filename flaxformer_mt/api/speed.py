@@ -114,7 +114,10 @@ class Pacing:
             f"and {beside:,.0f} s for preparing, compiling, validating and saving"
         )
         if needed > minutes:
-            line += f"; even this minimum takes about {needed:.1f} minutes"
+            line += (
+                f"; training ends before, and fewer teach little: give it {math.ceil(needed)} "
+                "minutes or more"
+            )
         return line
 
 

@@ -55,8 +55,8 @@ from flaxformer_mt.training.telemetry import Report, Silence, Telemetry
 from flaxformer_mt.training.trackers import Trackers, check_installed
 from flaxformer_mt.training.validation import Evaluator, loss_evaluator
 
-# Of `training.minutes`: what passes before a training's clock begins (Python, JAX, counting text,
-# timing steps), and the share of the rest until which another checkpoint may begin.
+# A training's clock begins after Python and JAX have started, text was counted and steps were
+# timed: about so many seconds. The last checkpoint takes its own time.
 _BEFORE, _OF_MINUTES = 15.0, 0.98
 
 

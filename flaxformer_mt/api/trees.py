@@ -1,6 +1,6 @@
 """Files of trees: treebanks to parallel text, a model's output to trees, and scores.
 
-Files may be plain, `.gz`, `.xz` or `.zst`; "-" is standard input.
+Files may be plain, `.gz`, `.bz2`, `.xz` or `.zst`; "-" is standard input.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from flaxformer_mt.config import DataConfig
 from flaxformer_mt.config.tokenizers import USUAL, tokenizer_for, validation_tokenizer
 from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.data.vocabulary import Vocabularies
+from flaxformer_mt.decoding.masks.copies import copied_types
 from flaxformer_mt.decoding.text.translation import Hypothesis, Translation
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.metrics import Bleu
@@ -41,6 +42,10 @@ def bleu_evaluator(
     settings = dataclasses.replace(
         config.decoding, beam_size=config.training.validate_beam, diverse_groups=1
     )
+    tags = frozenset(corpus.tag for corpus in config.data.train) - {""}
+    symbols = config.data.vocabulary.symbols
+    if settings.copy_symbols:  # what can't be copied is an error before the first step
+        copied_types(vocabularies, symbols, tags)
     sampled = range(0, len(sources), max(1, len(sources) // SAMPLES))
 
     def scored(hypotheses: Sequence[str], step: int) -> dict[str, float]:
@@ -56,8 +61,8 @@ def bleu_evaluator(
             settings,
             name=f"step {step}",
             src_lang=config.data.src_lang,
-            tags=[corpus.tag for corpus in config.data.train],
-            symbols=config.data.vocabulary.symbols,
+            tags=tags,
+            symbols=symbols,
         )
         translations = translate_together(translator, sources, processes)
         hypotheses = [translation.text for translation in translations]

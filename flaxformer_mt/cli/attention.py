@@ -81,7 +81,7 @@ _FIND = {
         "compute statistics of every head over many sentences, and find the heads that best "
         "show long-distance dependency, anaphora, structure and reordering"
     ),
-    "--input": Flag("source lines; plain, .gz, .xz or .zst", takes="FILE"),
+    "--input": Flag("source lines; plain, .gz, .bz2, .xz or .zst", takes="FILE"),
     "--target": Flag("their translations (default: the model's own)", takes="FILE"),
     "--sentences": Flag("use at most the first N", takes="N", read=positive),
     "--far": Flag("distance that counts as long, in pieces", takes="N", read=positive),

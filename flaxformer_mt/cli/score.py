@@ -69,7 +69,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     names = ("length_penalty", "length_norm", "coverage_penalty", "batch_tokens")
     add_settings(parser, *names, note=" (default: the run's decoding.{})")
     flags(parser, DTYPE)
-    pairs = "pairs (text files plain, .gz, .xz or .zst; gs:// too)"
+    pairs = "pairs (text files plain, .gz, .bz2, .xz or .zst; gs:// too)"
     flags(parser.add_argument_group(pairs), _PAIRS)
     flags(parser, OUTPUT | _LINES | NO_SPLIT, overlong="refuse", engine="local")
     options = parser.parse_args(arguments)

@@ -114,7 +114,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
     flags(parser, WORKDIR, required=True)
     add_decoding(parser)
-    source = "source lines; plain, .gz, .xz or .zst; gs:// too (default: standard input)"
+    source = "source lines; plain, .gz, .bz2, .xz or .zst; gs:// too (default: standard input)"
     flags(parser, {"--input": Flag(source, takes="FILE")} | OUTPUT, engine="local")
     flags(parser.add_argument_group("input and output formats"), _FORMS, format="text")
     flags(parser, _LINES | NO_SPLIT, n_best=1, overlong="split")

@@ -13,7 +13,7 @@ from flaxformer_mt.rundir.paths import as_path, check_output, write_json
 
 _EPILOG = """linearize writes the two files to train on (--config parsing); translate turns
 sentences into linearised trees; rebuild turns those into trees; score compares trees with gold.
-Files may be plain, .gz, .xz or .zst; - is standard input. docs/parsing.md has an example."""
+Files may be plain, .gz, .bz2, .xz or .zst; - is standard input. docs/parsing.md has an example."""
 _SOURCE = "sentences, one per line, words separated by spaces"
 _OUTPUTS = {
     "--output-src": Flag(_SOURCE, takes="FILE"),

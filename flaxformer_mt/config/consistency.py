@@ -44,6 +44,7 @@ def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
 
     yield from _training(config.training)
     yield from _decoding(config.decoding)
+    yield from _copied_symbols(config)
     yield from _mesh(config.mesh)
 
     yield from _mixture(config.data)
@@ -157,8 +158,18 @@ def _decoding(decoding: DecodingConfig) -> Iterator[str]:
             number = getattr(decoding, name)
             if number:
                 yield f"'decoding.{name}' = {number} needs 'decoding.outputs' = 'text'"
-        if decoding.copy_symbols:
-            yield "'decoding.copy_symbols' needs 'decoding.outputs' = 'text'"
+
+
+def _copied_symbols(config: ExperimentConfig) -> Iterator[str]:
+    if not config.decoding.copy_symbols:
+        return
+    vocabulary = config.data.vocabulary
+    if config.decoding.outputs == "trees":
+        yield "'decoding.copy_symbols' needs 'decoding.outputs' = 'text'"
+    if config.decoding.no_repeat_ngram:
+        yield "'decoding.copy_symbols' needs 'decoding.no_repeat_ngram' = 0"
+    if not (vocabulary.symbols or vocabulary.model or vocabulary.src_model):
+        yield "'decoding.copy_symbols' needs 'data.vocabulary.symbols'"
 
 
 def _training(training: TrainingConfig) -> Iterator[str]:

@@ -140,7 +140,8 @@ class Draft:
         frozen = _with_position_scale(self._sized(recorded, text, steps), recorded)
         frozen = with_decided_shapes(frozen, recorded=recorded)
         if recorded is not None:
-            frozen = with_minutes_of(recorded, _ordered_as(recorded, frozen), self.spec)
+            ordered = _ordered_as(recorded, frozen)
+            frozen = with_minutes_of(recorded, ordered, self.spec, self.overrides)
         refuse_unused(frozen, self.overrides, self.spec, recorded=recorded)
 
         if say is not None and recorded is None:
@@ -252,7 +253,8 @@ def _free_sizes(config: ConfigDict, overrides: Sequence[str] | Mapping[str, Any]
         free -= joint
     if "data.vocabulary.size" not in free:
         free.discard("data.vocabulary.soft_size")
-    if "data.vocabulary.model" in overridden:  # whatever the languages, one for both sides
+    # Given types, whatever the languages, are one vocabulary for both sides.
+    if overridden & {"data.vocabulary.model", "data.vocabulary.joint_types"}:
         free -= {*joint, "data.vocabulary.character_coverage", "data.vocabulary.byte_fallback"}
     return frozenset(free)
 
@@ -324,20 +326,24 @@ def _ordered_as(recorded: ExperimentConfig, config: ExperimentConfig) -> Experim
 
 
 def with_minutes_of(
-    recorded: ExperimentConfig, config: ExperimentConfig, origin: str
+    recorded: ExperimentConfig,
+    config: ExperimentConfig,
+    origin: str,
+    overrides: Iterable[str],
 ) -> ExperimentConfig:
     """The config with the `training.minutes` of an existing run, whose steps it has chosen, or with
-    none if the user now sets other steps.
+    none if the user now sets the steps: then these end the training.
 
-    Raises ConfigError for others: only a new run's steps are chosen.
+    Raises ConfigError for other minutes without steps: only a new run's steps are chosen.
     """
     before, now = recorded.training.minutes, config.training.minutes
-    if now not in (0, before):
+    is_by_steps = any(override.partition("=")[0] == "training.steps" for override in overrides)
+    if now not in (0, before) and not is_by_steps:
         raise ConfigError(
             f"{origin}: 'training.minutes' = {now:g} counts when a run is created with --config, "
-            f"and there are {recorded.training.steps:,} steps already: set 'training.steps'"
+            f"and there are {recorded.training.steps:,} steps already: leave it out, or set "
+            "'training.steps'"
         )
-    is_by_steps = config.training.steps != recorded.training.steps
     training = dataclasses.replace(config.training, minutes=0.0 if is_by_steps else before)
     return dataclasses.replace(config, training=training)
 

@@ -482,9 +482,9 @@ class TrainingConfig:
     )
     minutes: float = operational(
         0.0,
-        "config `files`: train for about this long, with preparation, compiling and validation, "
-        "and choose `steps` for it, when the run is created, by this machine's speed, and a "
-        "smaller model where they would be too few (0: by the text)",
+        "config `files`: train for about this long, with preparation, compiling and validation. "
+        "When the run is created, this machine's speed decides `steps` and, where they would be "
+        "too few, a smaller model (0: by the text)",
         minimum=0,
         maximum=1_000_000,
     )

@@ -55,7 +55,7 @@ _DROPOUT_FALLS = 700_000  # all of Multi30k
 
 _SHAPES = _Ends(6, 16)
 
-_MOST_STEPS = "half as many again as are expected in training.minutes, which end the training"
+_MOST_STEPS = "1.5 times the estimate; training.minutes ends the training"
 ENOUGH = 0.5  # of the steps that a text would have, in a training of `training.minutes`
 
 _HEAD, _HEADS = 32, 8  # the least width of a head, and the paper's number of them

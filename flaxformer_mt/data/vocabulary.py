@@ -286,17 +286,21 @@ class Vocabularies:
         return self.src == self.tgt
 
     def copies_of(self, symbols: Sequence[str], *, tags: Set[str] = frozenset()) -> dict[int, int]:
-        """The target type of each source type that is one of these symbols and a single type of
-        both; without any symbols, of all that neither vocabulary splits, except `tags` and language
-        codes."""
+        """The target type of the source type of each of these symbols; without any symbols, of all
+        that neither vocabulary splits, except `tags` and language codes. Raises VocabularyError
+        for one that is no single type of both."""
         names: Iterable[str] = symbols
         if not symbols:
             names = self.src.symbols & self.tgt.symbols - tags - {*self.src.language_codes}
         src, tgt = (
-            {piece: number for number, piece in enumerate(side.pieces()) if piece in side.symbols}
+            {piece: number for number, piece in enumerate(side.pieces())}
             for side in (self.src, self.tgt)
         )
-        return {src[name]: tgt[name] for name in names if name in src and name in tgt}
+        for name in names:
+            in_both = name in src and name in tgt
+            if not (in_both and self.src.is_one_type(name) and self.tgt.is_one_type(name)):
+                raise VocabularyError(f"{name} is not a single type of both vocabularies")
+        return {src[name]: tgt[name] for name in names}
 
     @property
     def digest(self) -> str:

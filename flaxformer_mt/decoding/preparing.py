@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from flaxformer_mt.data.normalization import is_blank
@@ -67,6 +67,7 @@ class SourcePreparer:
         it."""
         of_lines = [(line.prefix, *line.forbid, *line.constraints) for line in wanted]
         check_unicode((*itertools.chain(*of_lines), *options.suppress, *options.forbid))
+        self._check_not_forbidden(itertools.chain(options.forbid, *(one.forbid for one in wanted)))
         if self.trees and (options.forbid or any(of_line.forbid for of_line in wanted)):
             raise DecodingError("forbidden phrases need text, but decoding.outputs is trees")
 
@@ -94,6 +95,16 @@ class SourcePreparer:
             (piece,) = tgt.pieces([min(both)])
             raise DecodingError(f"the suppressed piece {piece!r} is a symbol that outputs copy")
         return suppressed
+
+    def _check_not_forbidden(self, phrases: Iterable[str]) -> None:
+        """Raises DecodingError for a phrase with a symbol that outputs copy."""
+        symbols = self.vocabularies.tgt.pieces([*self.copies.values()])
+        for phrase in phrases if symbols else ():
+            for symbol in symbols:
+                if symbol in phrase:
+                    raise DecodingError(
+                        f"the forbidden phrase {phrase!r} has {symbol}, which outputs copy"
+                    )
 
     def prepare(
         self,

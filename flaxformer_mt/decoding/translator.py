@@ -26,7 +26,7 @@ from flaxformer_mt.decoding.alignment import Alignment, align_parts
 from flaxformer_mt.decoding.errors import DecodingError, LineError, TargetError
 from flaxformer_mt.decoding.length_choice import with_choice, with_settings
 from flaxformer_mt.decoding.masks.base import Mask
-from flaxformer_mt.decoding.masks.copies import CopiedSymbols
+from flaxformer_mt.decoding.masks.copies import CopiedSymbols, copied_types
 from flaxformer_mt.decoding.masks.trees import brackets_of
 from flaxformer_mt.decoding.options import (
     PLAIN_LINE,
@@ -377,13 +377,7 @@ class Translator:
     def _copies(self) -> dict[int, int]:
         """The target type of each symbol that outputs copy, by the source's. Raises
         DecodingError."""
-        copies = self.vocabularies.copies_of(self.symbols, tags=self.tags)
-        if not copies:
-            raise DecodingError(
-                "decoding.copy_symbols: the vocabularies have no symbols: name them in "
-                "data.vocabulary.symbols of a new run"
-            )
-        return copies
+        return copied_types(self.vocabularies, self.symbols, self.tags)
 
     def compile(
         self,
@@ -450,7 +444,14 @@ class Translator:
 
     def _own_masks(self) -> tuple[Mask, ...]:
         """Those that its settings ask for and that depend on the vocabularies."""
-        return (CopiedSymbols((*self._copies.values(),)),) if self.config.copy_symbols else ()
+        if not self.config.copy_symbols:
+            return ()
+        if self.config.no_repeat_ngram:
+            raise DecodingError(
+                "decoding.copy_symbols can't have decoding.no_repeat_ngram: a symbol may be there "
+                "twice"
+            )
+        return (CopiedSymbols((*self._copies.values(),)),)
 
     def _text_of(self, tokens: tuple[int, ...]) -> str:
         (text,) = self.vocabularies.tgt.decode([tokens])

@@ -156,7 +156,7 @@ def kept_scores(directory: Path, weights: str) -> list[dict[str, Any]]:
 
 
 def read_segments(path: str) -> list[str]:
-    """The lines, blank ones too, of a UTF-8 file: plain, `.gz`, `.xz` or `.zst`; local or `gs://`.
+    """The lines, blank ones too, of a UTF-8 file: plain, `.gz`, `.bz2`, `.xz` or `.zst`; local or `gs://`.
     Raises ScoringError and CorpusError."""
     located = locate(path, "")
     with reaching(located):

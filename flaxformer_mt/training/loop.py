@@ -68,9 +68,9 @@ class Training:
          before are fetched;
       2. every `log_every` steps a report;
       3. every `validate_every` steps and after the last: validation, then a checkpoint with its
-         scores; every `save_every` steps, and when a stop is requested: only a checkpoint. Where
-         one is due and the time limit is reached, it is validated, and training ends. It
-         holds the state after step n and the position of batch n + 1, so a restart repeats nothing.
+         scores; every `save_every` steps, and when a stop is requested: only a checkpoint. The
+         checkpoint holds the state after step n and the position of batch n + 1, so a restart
+         repeats nothing. When the time limit is reached, the step is validated, and training ends.
          Regular checkpoints, which are averaged, are those of an interval, and the last one until
          the run is extended.
     While updates are skipped, 3. waits for one that isn't: parameters that give only non-finite
@@ -137,7 +137,8 @@ class Training:
         """Does the work due after a step. Returns how training ends, if it does."""
         # Read before the step is settled: a stop heard there takes effect after the next step.
         stopping = self.stop.reason
-        self.due = self.due_now()
+        self.due = due_after(self.step, self.settings, waiting=self.due)
+        self.look_at_the_time()
         self.settle_if_needed(stopping)
         if self.is_diverging:
             self.roll_back()
@@ -155,17 +156,16 @@ class Training:
             self.save({}, "regular" if self.due.checkpoint else "stop")
         return self.outcome(stopping)
 
-    def due_now(self) -> Due:
-        """The work due after this step; with a checkpoint, whether the time is over."""
-        due = due_after(self.step, self.settings, waiting=self.due)
-        if due.checkpoint and self.has_no_time_left():
-            self.is_out_of_time = True
-            due = due._replace(validation=True)
-        return due
+    def look_at_the_time(self) -> None:
+        """If there is no more time than for a validation, makes it due: then training ends.
 
-    def has_no_time_left(self) -> bool:
-        """Whether there is no more of it than for a validation."""
-        return self.limit is not None and self.limit.is_reached(self.validation_seconds)
+        Several processes would wait for each other at each step: they look when something is due.
+        """
+        if self.limit is None or not (self.limit.processes.count == 1 or any(self.due)):
+            return
+        if self.limit.is_reached(self.validation_seconds):
+            self.is_out_of_time = True
+            self.due = self.due._replace(validation=True)
 
     def outcome(self, stopping: str | None = None) -> Status | None:
         """How training ends after this step, if it does; `stopping` says why it is asked to."""
@@ -211,8 +211,6 @@ class Training:
                 workers=self.config.data.workers,
             )
         )
-        if past is None and self.step:  # a note that training has ended may be lost
-            self.is_out_of_time = self.has_no_time_left()
         if state is not None and self.outcome():
             self.state = state
             return
@@ -310,7 +308,7 @@ class Training:
 
     def validate(self) -> None:
         """Scores, the choice of the best, the checkpoint."""
-        start = time.perf_counter()
+        before = self.clock.seconds["evaluation"]
         self.stop.after = "this validation"
         with self.clock("evaluation"), self.window.paused(), self.telemetry.doing("validating"):
             params = self.state.params if self.state.ema is None else self.state.ema
@@ -321,7 +319,7 @@ class Training:
             if progress.alike == 2 and (note := progress.without_rank(self.settings)):
                 self.telemetry.message(note)
         self.stop.after = "this step"
-        self.validation_seconds = time.perf_counter() - start
+        self.validation_seconds = self.clock.seconds["evaluation"] - before
         self.save(scores, "regular" if self.due.checkpoint else "end")
 
     def scores_of(self, params: Any) -> dict[str, float]:
@@ -352,6 +350,7 @@ class Training:
         diverged_step = self.step
         bad_batches = self.skipped
         max_rollbacks = self.settings.max_rollbacks
+        self.is_out_of_time = False  # the next step looks again
         past = self.progress.rolled_back(
             diverged_step, bad_batches, max_rollbacks, saved=self.checkpoints.latest_step()
         )

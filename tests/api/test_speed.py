@@ -22,7 +22,8 @@ def test_steps_fill_the_time_that_everything_else_leaves():
 
 def test_too_short_a_time_gives_the_fewest_steps_and_says_what_they_take():
     assert PACING.steps_in(1) == FEWEST
-    assert PACING.describe(1).endswith("even this minimum takes about 1.2 minutes")
+    advice = "training ends before, and fewer teach little: give it 2 minutes or more"
+    assert PACING.describe(1).endswith(advice)
 
 
 def test_a_short_time_affords_the_sizes_of_less_text():

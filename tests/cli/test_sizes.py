@@ -74,7 +74,7 @@ def test_minutes_are_turned_into_steps_of_this_machine(run, arguments, tmp_path,
     done = run("config", *arguments, "--explain", "training")
     assert pacing.describe(10) in done.errors
     most = round(1.5 * pacing.steps_in(10))  # the machine may turn out to be faster
-    assert f"training.steps = {most}: half as many again as are expected in" in done.output
+    assert f"training.steps = {most}: 1.5 times the estimate; training.min" in done.output
     assert f"about {pacing.steps_in(10):,} steps of" in done.errors
 
     run("prepare", *arguments, "--workdir", tmp_path / "run")

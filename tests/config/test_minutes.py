@@ -42,8 +42,12 @@ def test_a_run_keeps_the_steps_that_its_minutes_chose():
     begun = lasting(10)
     assert lasting(10, recorded=begun) == begun
     assert for_tokens(LITTLE, recorded=begun) == begun
-    longer = for_tokens(LITTLE, "training.steps=900", recorded=begun).training
-    assert (longer.steps, longer.minutes) == (900, 0)  # or the minutes would end it again
+    # Steps of one's own, the chosen ones too, or the minutes would end it again.
+    for steps in (900, begun.training.steps):
+        longer = for_tokens(LITTLE, f"training.steps={steps}", recorded=begun)
+        assert (longer.training.steps, longer.training.minutes) == (steps, 0)
+        settings = [*TEXT, "training.minutes=10", f"training.steps={steps}"]
+        assert read_config("files", settings, recorded=longer) == longer  # the same command resumes
     with pytest.raises(ConfigError, match="'training.minutes' = 20 counts when a run is created"):
         lasting(20, recorded=begun)
 

@@ -83,7 +83,6 @@ def all_expected(found):
         ({"beam_size": 1}, {}),
         ({"beam_size": 4}, {"n_best": 4}),
         ({"diverse_groups": 2}, {"n_best": 2}),
-        ({"no_repeat_ngram": 3}, {}),
         ({}, {"sampling": Sampling(seed=3), "n_best": 4}),
         ({}, {"constraints": [["hund"], [], [], [], []]}),
         ({}, {"prefixes": ["die", "", "wer", "<x1/>", ""]}),
@@ -127,25 +126,40 @@ def test_tags_are_not_copied_and_symbols_can_be_left_to_the_vocabulary():
     assert every == vocabularies.copies_of(SYMBOLS)
     assert vocabularies.src.pieces([*every]) == vocabularies.tgt.pieces([*every.values()])
     assert set(vocabularies.tgt.pieces([*every.values()])) == set(SYMBOLS)
-    assert [*vocabularies.copies_of(["<x2/>", "none"])] == vocabularies.src.encode(["<x2/>"])[0][1:]
+    assert [*vocabularies.copies_of(["<x2/>"])] == vocabularies.src.encode(["<x2/>"])[0][1:]
 
 
 def test_what_cannot_be_copied_is_an_error():
+    full = translator_of()
+    for wanted in ({"forbid": ["a <x1/>"]}, {"forbid_each": [["<x1/>"]]}):
+        with pytest.raises(DecodingError, match="has <x1/>, which outputs copy"):
+            full.translate(["the cat"], **wanted)
+    with pytest.raises(DecodingError, match="can't have decoding.no_repeat_ngram"):
+        full.with_config(no_repeat_ngram=2).translate(["the cat"])
+    other = translator_of()
+    other.symbols = (*SYMBOLS, "<x3/>")
+    with pytest.raises(DecodingError, match="<x3/> is not a single type of both vocabularies"):
+        other.translate(["the cat"])
     with pytest.raises(DecodingError, match="'<x1/>' is a symbol that outputs copy"):
         translator_of().translate(["the cat"], suppress=["<x1/>"])
     plain = vocabulary.train_pair(PAIRS * 5, config().data.vocabulary)
-    full = translator_of()
     bare = Transformer(config().model, plain.src.size, plain.tgt.size)
     translator = Translator(
         parameters(bare, 1), bare, Vocabularies(plain.src, plain.tgt), full.config
     )
     with pytest.raises(DecodingError, match="have no symbols: name them in data.vocabulary.symb"):
         translator.translate(["the cat"])
-    tree = default_config()
-    tree.decoding.outputs = "trees"
-    tree.decoding.copy_symbols = True
-    with pytest.raises(ConfigError, match="'decoding.copy_symbols' needs 'decoding.outputs' = 'te"):
-        freeze(tree, "tests")
+    settings = (
+        ("decoding.outputs", "trees", "'decoding.outputs' = 'text'"),
+        ("decoding.no_repeat_ngram", 2, "'decoding.no_repeat_ngram' = 0"),
+        ("data.vocabulary.symbols", [], "'data.vocabulary.symbols'"),
+    )
+    for key, value, needed in settings:
+        tree = default_config()
+        changes = {"decoding.copy_symbols": True, "data.vocabulary.symbols": ["<x1/>"], key: value}
+        tree.update_from_flattened_dict(changes)
+        with pytest.raises(ConfigError, match=f"'decoding.copy_symbols' needs {needed}"):
+            freeze(tree, "tests")
 
 
 @pytest.mark.parametrize(

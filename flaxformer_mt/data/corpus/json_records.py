@@ -38,7 +38,7 @@ def open_lines(settings: JsonLines, folder: str, key: str) -> PairSource:
     is_array = _is_array(path)
     return PairSource(
         {"path": path},
-        str(path),
+        f"{path} (entries)" if is_array else str(path),
         (functools.partial(_entries if is_array else lines, path),),
         functools.partial(_texts_of if is_array else texts_at, src=settings.src, tgt=settings.tgt),
         is_seekable=are_plain(path) and not is_array,

@@ -41,7 +41,7 @@ def open_memory(settings: TranslationMemory, folder: str, key: str) -> PairSourc
     read = functools.partial(
         _records, path, settings.sides, keeps_tags=settings.inline == "keep", key=key
     )
-    return PairSource({"path": path}, str(path), (read,), _as_it_is)
+    return PairSource({"path": path}, f"{path} (entries)", (read,), _as_it_is)
 
 
 def _as_it_is(record: CorpusRecord) -> CorpusRecord:

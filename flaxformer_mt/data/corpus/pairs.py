@@ -24,15 +24,16 @@ INVALID_UTF8 = "invalid UTF-8"
 CONTROL_CHARACTER = "control character"
 EMPTY_SIDE = "empty side"
 COLUMNS = "not two columns"
+BROKEN_LINE = "line end in a value"
 MALFORMED_CSV = "malformed CSV"
 MALFORMED_JSON = "malformed JSON"
 NO_TEXT = "no text under the key"
 UNFINISHED = "unfinished translation"
-HEADER = "header line"
+HEADER = "header line"  # of a record that never was a pair
 HELD_OUT = "held out for validation"
 TRAINED_ON = "used for training"
-# Of what is not dropped: no pair, or in the other split; the last in stores of earlier versions.
-ELSEWHERE = {HEADER, HELD_OUT, TRAINED_ON, "trained on"}
+# Of pairs that are not dropped, but in the other split; the last in stores of earlier versions.
+ELSEWHERE = {HELD_OUT, TRAINED_ON, "trained on"}
 _SIDES: tuple[tuple[Literal["src", "tgt"], str], ...] = (("src", "source"), ("tgt", "target"))
 EXAMPLES = 5  # dropped pairs of a reason that are shown
 
@@ -99,6 +100,8 @@ class Drops:
         return sum(self.counts.values())
 
     def add(self, defect: Defect) -> None:
+        if defect.reason == HEADER:  # no pair
+            return
         count = self.counts.get(defect.reason, 0)
         self.counts[defect.reason] = count + 1
         if count < EXAMPLES:

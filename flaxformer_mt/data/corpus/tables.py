@@ -5,14 +5,17 @@ A column is a number, from 1, or a name in the first line. Without columns a tab
 
 from __future__ import annotations
 
+import collections
 import csv
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from flaxformer_mt.config.kinds import CommaSeparated, TabSeparated
 from flaxformer_mt.data.corpus import paths
 from flaxformer_mt.data.corpus.pairs import (
+    BROKEN_LINE,
     COLUMNS,
     HEADER,
     MALFORMED_CSV,
@@ -27,6 +30,8 @@ from flaxformer_mt.files.reading import AnyPath
 _HEADER = NoText(HEADER, "the names of the columns")
 _DELIMITERS = (",", ";", "\t")  # a semicolon where commas are decimal points
 _SHOWN = 8  # names of columns in a message
+_LOOKED_AT = 200  # lines that tell the delimiter
+_LONGEST_VALUE = 100  # lines; a longer one is a quotation mark too many
 
 
 def open_tab_separated(settings: TabSeparated, folder: str, key: str) -> PairSource:
@@ -47,7 +52,7 @@ def open_tab_separated(settings: TabSeparated, folder: str, key: str) -> PairSou
         texts,
         where=" of the {side} column",
         is_seekable=are_plain(path),
-        is_bare_text=True,
+        is_bare_text=settings.sides is None,  # or there are other columns
     )
 
 
@@ -55,8 +60,9 @@ def open_comma_separated(settings: CommaSeparated, folder: str, key: str) -> Pai
     """A file of comma-separated values; a value in quotation marks may have commas and line ends.
     Raises CorpusError."""
     path = paths.require_file(settings.path, folder, f"{key}.path")
-    delimiter, header = _delimiter(path, settings.sides)
-    places, are_named = _places(settings.sides, header, f"{key}: {path}")
+    place = f"{key}: {path}"
+    delimiter, header = _delimiter(path, settings.sides, place)
+    places, are_named = _places(settings.sides, header, place)
     return PairSource(
         {"path": path},
         str(path),
@@ -81,23 +87,64 @@ def chosen_columns(line: bytes | NoText, places: tuple[int, int]) -> CorpusRecor
 
 
 def rows(path: AnyPath, delimiter: str, *, skips_header: bool) -> Iterator[list[bytes] | NoText]:
-    """The rows of a file of comma-separated values, each as its cells; of one that isn't well
-    formed, why. Raises CorpusError."""
-    # Bytes that aren't UTF-8 come back as they were.
-    decoded = (line.decode(errors="surrogateescape") + "\n" for line in lines(path))
-    reader = csv.reader(decoded, delimiter=delimiter, strict=True)
-    if skips_header:
-        next(reader, None)
+    """The cells of each line of comma-separated values, or why it has none. Raises CorpusError.
+
+    A value in quotation marks may go on for some lines, but no sentence does: none of them is a
+    pair. If its end isn't found there, only its first line is lost.
+    """
+    following = _Lines(lines(path))
+    if skips_header and following.next() is not None:
         yield _HEADER
-    while True:
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            yield NoText(MALFORMED_CSV, f"{error}, up to line {reader.line_num:,}")
-        else:
-            yield [cell.strip().encode(errors="surrogateescape") for cell in cells]
+    while (line := following.next()) is not None:
+        cells = _cells_of([line], delimiter)
+        if isinstance(cells, NoText) and line.count(b'"') % 2:
+            count = _lines_of_value(line, following, delimiter)
+            if count:
+                cells = NoText(BROKEN_LINE, f"a value goes on for {count} lines")
+                yield from itertools.repeat(cells, count - 1)
+        yield cells
+
+
+class _Lines:
+    """Lines that can be put back."""
+
+    def __init__(self, read: Iterator[bytes]) -> None:
+        self._read = read
+        self._ahead = collections.deque[bytes]()
+
+    def next(self) -> bytes | None:
+        """The next line, None after the last."""
+        return self._ahead.popleft() if self._ahead else next(self._read, None)
+
+    def put_back(self, taken: Sequence[bytes]) -> None:
+        self._ahead.extendleft(reversed(taken))
+
+
+def _lines_of_value(line: bytes, following: _Lines, delimiter: str) -> int:
+    """How many lines a value takes that begins in this one, and takes the others; 0, and takes
+    none, if its end isn't among the next few."""
+    taken: list[bytes] = []
+    while len(taken) < _LONGEST_VALUE and (another := following.next()) is not None:
+        taken.append(another)
+        if another.count(b'"') % 2:
+            if not isinstance(_cells_of([line, *taken], delimiter), NoText):
+                return 1 + len(taken)
+            break
+    following.put_back(taken)
+    return 0
+
+
+def _cells_of(record: Sequence[bytes], delimiter: str) -> list[bytes] | NoText:
+    """The cells of a row, which may take several lines."""
+    # Bytes that aren't UTF-8 come back as they were.
+    decoded = [line.decode(errors="surrogateescape") + "\n" for line in record]
+    try:
+        parsed = list(csv.reader(decoded, delimiter=delimiter, strict=True))
+    except csv.Error as error:
+        return NoText(MALFORMED_CSV, str(error))
+    if len(parsed) != 1:
+        return NoText(MALFORMED_CSV, "lines of their own")
+    return [cell.strip().encode(errors="surrogateescape") for cell in parsed[0]]
 
 
 def _after_header(path: AnyPath, place: LinePlace = START) -> Iterator[bytes | NoText]:
@@ -122,21 +169,32 @@ def _decoded(cells: Sequence[bytes]) -> list[str]:
     return [cell.decode(errors="replace").strip() for cell in cells]
 
 
-def _delimiter(path: AnyPath, sides: tuple[str, str]) -> tuple[str, list[str]]:
-    """What separates the values of a file, and its first row: the first delimiter with which that
-    has the columns, or else a comma. Raises CorpusError."""
-    first_rows = {}
+def _delimiter(path: AnyPath, sides: tuple[str, str], place: str) -> tuple[str, list[str]]:
+    """What separates the values of a file, and its first row. Raises CorpusError if several
+    delimiters would do.
+
+    It is the one with which the first line names the columns. Of numbered ones it is the one with
+    which most of the first lines have equally many values, and as many as are needed.
+    """
+    first_rows, fitting = {}, collections.Counter[str]()
     for delimiter in _DELIMITERS:
-        cells = next(rows(path, delimiter, skips_header=False), [])
-        first_rows[delimiter] = [] if isinstance(cells, NoText) else _decoded(cells)
-    for delimiter, row in first_rows.items():
+        read = itertools.islice(rows(path, delimiter, skips_header=False), _LOOKED_AT)
+        looked_at = [_decoded(cells) for cells in read if not isinstance(cells, NoText)]
+        first_rows[delimiter] = looked_at[0] if looked_at else []
         if _is_numbered(sides):
-            has_columns = max(map(int, sides)) <= len(row)
+            counts = collections.Counter(map(len, looked_at))
+            enough = [counts[count] for count in counts if count >= max(map(int, sides))]
+            fitting[delimiter] = max(enough, default=0)
         else:
-            has_columns = {*sides} <= {*row}
-        if has_columns:
-            return delimiter, row
-    return ",", first_rows[","]
+            fitting[delimiter] = int({*sides} <= {*first_rows[delimiter]})
+
+    (best, fits), (second, fits_too), *_ = fitting.most_common()
+    if fits and fits == fits_too:
+        raise CorpusError(
+            f"{place}: {best!r} or {second!r} may separate its values: write names of columns in "
+            "its first line, and give these"
+        )
+    return (best, first_rows[best]) if fits else (",", first_rows[","])
 
 
 def _places(

@@ -31,7 +31,8 @@ UTF8_BOM = b"\xef\xbb\xbf"
 _MAGIC = {
     b"\x1f\x8b": "gzip",
     b"\xfd7zXZ\x00": "xz",
-    b"BZh": "bzip2",
+    # "BZh", 1 to 9, and the first block or the end of an empty file: text may begin with less.
+    **{b"BZh%d%b" % (size, b): "bzip2" for size in range(1, 10) for b in (b"1AY&", b"\x17rE8")},
     b"\x28\xb5\x2f\xfd": "zstandard",
     # Parallel zstd compressors' first frame.
     b"\x50\x2a\x4d\x18": "zstandard",
@@ -42,16 +43,13 @@ _MAGIC = {
 SUFFIXES = {".gz": "gzip", ".xz": "xz", ".zst": "zstandard", ".bz2": "bzip2", ".zip": "zip"}
 # For `zstd --long=31`, which very large corpora use.
 _ZSTD_OPTIONS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 31}
-_DAMAGE = (
-    *(EOFError, OSError, zlib.error, lzma.LZMAError, zstd.ZstdError, zipfile.BadZipFile),
-    NotImplementedError,  # zipfile's, for a packing that it doesn't know
-)
+_DAMAGE = (*(EOFError, OSError, zlib.error, lzma.LZMAError, zstd.ZstdError, zipfile.BadZipFile),)
 BLOCK = 1 << 20
 _PACKED_BLOCK = 1 << 16
 LONGEST = 1 << 26  # bytes of a line; a longer one isn't text
 
 
-# Gives a file's text, decompressed, and the file or whatever else says how far it is read.
+# Gives a file's text, decompressed, and a file whose position shows how far it is read.
 Opened = Callable[[AnyPath], contextlib.AbstractContextManager[tuple[BinaryIO, BinaryIO]]]
 
 
@@ -226,7 +224,7 @@ def open_text(path: AnyPath) -> Iterator[tuple[BinaryIO, BinaryIO]]:
     """The file's bytes, decompressed; and the file, maybe a pipe. Raises CorpusError."""
     named = SUFFIXES.get(path.suffix.lower(), "")
     if named == "zip":
-        raise CorpusError(f"{path}: is a zip archive, and not one file: set kind=zip and path")
+        raise CorpusError(f"{path}: is a zip archive: unpack it; a corpus may be of kind=zip")
     with paths.open_binary(path) as raw:
         if raw.seekable():
             head = raw.read(8)

@@ -19,6 +19,7 @@ from flaxformer_mt.files.reading import AnyPath
 
 _SHOWN = 8  # names of members in a message
 _ENCRYPTED = 0x1  # of a member's flags
+_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 
 
 def open_archive(settings: ZipArchive, folder: str, key: str) -> PairSource:
@@ -58,9 +59,10 @@ def _member(members: list[zipfile.ZipInfo], code: str, place: str) -> str:
     if len(found) > 1:
         first, second = (member.filename for member in found[:2])
         raise CorpusError(f"{place}: two names end in .{code}: {first} and {second}")
-    if found[0].flag_bits & _ENCRYPTED:
-        raise CorpusError(f"{place}: is encrypted: unpack it")
-    return found[0].filename
+    (member,) = found
+    if member.flag_bits & _ENCRYPTED or member.compress_type not in _PACKINGS:
+        raise CorpusError(f"{place}: {member.filename} is encrypted or packed unusually: unpack it")
+    return member.filename
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from flaxformer_mt.data.corpus import (
     PairSource,
     checked,
 )
+from flaxformer_mt.data.corpus.pairs import HEADER
 from flaxformer_mt.data.corpus.text_files import require_stamp
 from flaxformer_mt.data.prepare import filters
 from flaxformer_mt.data.vocabulary import BLANK, UNK, Vocabularies, Vocabulary
@@ -75,7 +76,7 @@ class UnknownText(NamedTuple):
 class Sifted:
     """Which records of a chunk are kept so far, and why the others aren't."""
 
-    read: int  # records
+    read: int  # records, but for a header
     size: int  # in bytes, line ends included
     first_line: int
     label: str  # the source's
@@ -187,6 +188,10 @@ def sift(chunk: Chunk, config: FilterConfig, scripts: tuple[str, str]) -> Sifted
         if defect is not None:
             defects.setdefault((defect.reason, defect.file), {})[place] = defect.detail
     for (reason, file), details in defects.items():
+        if reason == HEADER:
+            sifted.mask[[*details]] = False
+            sifted = dataclasses.replace(sifted, read=sifted.read - len(details))
+            continue
         sifted = sifted.without(np.array([*details]), reason, details.__getitem__, file)
     if chunk.split == "train":
         sifted = _filter_text(sifted, *sides(chunk, sifted), config, scripts)

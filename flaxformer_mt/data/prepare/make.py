@@ -248,7 +248,7 @@ class _Preparation:
         vocabularies = Vocabularies.load(self._vocabulary_folder)
         self.say(
             f"prepare: using the vocabulary in {self._vocabulary_folder}, {sizes(vocabularies)}; "
-            "data.vocabulary.* has no effect, except .sampling"
+            "data.vocabulary.* has no effect, except .sampling and .symbols"
         )
         manifests.require_given(self.config, vocabularies, self.directory, self.say)
         self._warn_of_split(vocabularies)

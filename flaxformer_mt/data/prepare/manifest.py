@@ -57,6 +57,8 @@ def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
     del settings["data.vocabulary.sampling"]
     # It decides whether there is a vocabulary, not which.
     del settings["data.vocabulary.soft_size"]
+    if settings["data.vocabulary.model"] or settings["data.vocabulary.src_model"]:
+        settings["data.vocabulary.symbols"] = []  # they say what is copied, and not what is a type
     for name in ("model", "src_model", "tgt_model", "joint_types"):
         if settings[f"data.vocabulary.{name}"]:
             settings[f"data.vocabulary.{name}"] = "given"  # by its digest, wherever it is

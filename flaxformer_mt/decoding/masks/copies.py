@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import jax.numpy as jnp
 import numpy as np
 
-from flaxformer_mt.data.vocabulary import EOS
+from flaxformer_mt.data.vocabulary import EOS, Vocabularies, VocabularyError
+from flaxformer_mt.decoding.errors import DecodingError
 from flaxformer_mt.decoding.masks.base import Generated, MaskArrays, TypeFlags
 from flaxformer_mt.decoding.source import Source, Types
+
+
+def copied_types(
+    vocabularies: Vocabularies, symbols: Sequence[str], tags: Set[str]
+) -> dict[int, int]:
+    """The target type of each symbol that outputs copy, by the source's; as
+    `Vocabularies.copies_of`. Raises DecodingError."""
+    try:
+        copies = vocabularies.copies_of(symbols, tags=tags)
+    except VocabularyError as error:
+        raise DecodingError(f"decoding.copy_symbols: {error}") from error
+    if not copies:
+        raise DecodingError(
+            "decoding.copy_symbols: the vocabularies have no symbols: name them in "
+            "data.vocabulary.symbols of a new run"
+        )
+    return copies
 
 
 @dataclasses.dataclass(frozen=True)

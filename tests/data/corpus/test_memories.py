@@ -86,7 +86,7 @@ def test_a_memory_has_the_languages_that_are_asked_for(tmp_path):
     ]
     assert pairs == expected
     assert [str(example) for example in drops.examples] == [
-        f"{tmp_path}/a.tmx:3: no text under the key: has no 'de'; there: 'en', 'fr'"
+        f"{tmp_path}/a.tmx (entries):3: no text under the key: has no 'de'; there: 'en', 'fr'"
     ]
     packed, _ = read(tmp_path, "b.tmx.gz", gzip.compress(TMX.encode()), src="de_DE", tgt="en-US")
     assert packed == [expected[0][::-1]]  # of a region only that

@@ -7,8 +7,10 @@ import re
 import pytest
 
 from flaxformer_mt.config import read_config
-from flaxformer_mt.config.schema import CorpusConfig
+from flaxformer_mt.config.schema import CorpusConfig, FilterConfig
 from flaxformer_mt.data.corpus import CorpusError, Drops, open_source, read_pairs
+from flaxformer_mt.data.prepare.encode import Chunk, sift
+from flaxformer_mt.data.prepare.sample import sound_records
 
 PAIRS = [("I see.", "Ich sehe."), ('He said "no", twice; sorry.', "Er sagte „nein“,\tzweimal.")]
 
@@ -44,7 +46,7 @@ TATOEBA = "\ufeff1276\tLet's try.\t524\tVersuchen wir es!\r\n1277\tI see.\t77\tI
 )
 def test_columns_of_a_table_of_tabs_have_numbers_or_names(tmp_path, text, columns, expected):
     pairs, drops = read(written(tmp_path, text), "tsv", *columns)
-    assert pairs == expected and drops.total == drops.counts.get("header line", 0)
+    assert pairs == expected and drops.total == 0
 
 
 def test_what_a_line_lacks_is_counted_at_its_own_line(tmp_path):
@@ -52,7 +54,6 @@ def test_what_a_line_lacks_is_counted_at_its_own_line(tmp_path):
     pairs, drops = read(tmp_path, "tsv", "en", "de")
     assert pairs == [("a", "b"), ("a", "b")]
     assert [str(example) for example in drops.examples] == [
-        f"{tmp_path}/a.txt:1: header line: the names of the columns",
         f"{tmp_path}/a.txt:3: not two columns: 1 column where there should be 3 or more",
         f"{tmp_path}/a.txt:4: empty side: the source is blank",
     ]
@@ -95,20 +96,54 @@ def test_values_in_quotation_marks_are_read_as_they_were_written(tmp_path, delim
     assert pairs == PAIRS and drops.describe(leaving_out={"header line"}) == ""
 
 
-def test_malformed_values_are_counted_and_the_rest_is_read(tmp_path):
-    written(tmp_path, b'en,de\na,b\n"a"x,b\n"two\nlines",b\n\xff,b\n"c, d",e\nalone\n\n"open,b\n')
+def test_malformed_values_are_counted_at_their_lines_and_the_rest_is_read(tmp_path):
+    text = b'en,de\na,b\n"a"x,b\n"two\nlines",b\n\xff,b\n"c, d",e\nalone\n\n5" pipe,Rohr\n"open,b\n'
+    written(tmp_path, text + b"f,g\n" * 300 + b'h,"i"\n')
     pairs, drops = read(tmp_path, "csv", "en", "de")
-    assert pairs == [("a", "b"), ("c, d", "e")]
+    assert pairs == [
+        ("a", "b"),
+        ("c, d", "e"),
+        ('5" pipe', "Rohr"),
+        *[("f", "g")] * 300,
+        ("h", "i"),
+    ]
     assert drops.counts == {
-        "header line": 1,
         "malformed CSV": 2,
-        "control character": 1,
+        "line end in a value": 2,
         "invalid UTF-8": 1,
         "not two columns": 2,
     }
-    malformed = [each.detail for each in drops.examples if each.reason == "malformed CSV"]
-    assert malformed[0] == "',' expected after '\"', up to line 3"
-    assert malformed[1].startswith("unexpected end of data, up to line ")
+    assert [str(example).removeprefix(f"{tmp_path}/") for example in drops.examples] == [
+        "a.txt:3: malformed CSV: ',' expected after '\"'",
+        "a.txt:4: line end in a value: a value goes on for 2 lines",
+        "a.txt:5: line end in a value: a value goes on for 2 lines",
+        "a.txt:6: invalid UTF-8: byte 0xFF at byte 1 of the source column",
+        "a.txt:8: not two columns: 1 column where there should be 2 or more",
+        "a.txt:9: not two columns: 0 columns where there should be 2 or more",
+        "a.txt:11: malformed CSV: unexpected end of data",
+    ]
+
+
+def test_what_separates_values_shows_in_many_lines(tmp_path):
+    lines = ["1;Hello, you;Hallo, du", "2;One;Eins", "3;A, b, c;D"] * 3
+    pairs, drops = read(written(tmp_path, "\n".join(lines)), "csv", "2", "3")
+    assert pairs[0] == ("Hello, you", "Hallo, du") and drops.total == 0 and len(pairs) == 9
+    with pytest.raises(CorpusError, match="',' or ';' may separate its values: write names of col"):
+        read(written(tmp_path, "1;Hello, you;Hallo, du\n"), "csv", "2", "3")
+
+
+def test_a_header_is_no_pair(tmp_path):
+    """Neither read nor dropped."""
+    written(tmp_path, "en\tde\nthe cat\tdie katze\n", name="a.tsv")
+    corpus = CorpusConfig(name="a", kind="tsv", path="a.tsv", src="en", tgt="de")
+    source = open_source(corpus, str(tmp_path))
+    records = list(source.records())
+    chunk = Chunk("train", source, 1, records)
+    assert sift(chunk, FilterConfig(), ("", "")).read == 1
+    assert sift(chunk, FilterConfig(), ("", "")).mask.tolist() == [False, True]
+    drops = Drops()
+    assert len(list(sound_records(source, drops))) == 1 and drops.total == 0
+    assert not source.is_bare_text
 
 
 @pytest.mark.formats
@@ -132,7 +167,7 @@ def test_an_array_of_objects_is_read_as_lines_of_them(tmp_path, indent):
     pairs, drops = read(tmp_path, "jsonl", "en", "t.de")
     assert pairs == [(each["en"], each["t"]["de"]) for each in OBJECTS]
     assert [str(example) for example in drops.examples] == [
-        f"{tmp_path}/a.txt:3: no text under the key: no object with 'en': 3"
+        f"{tmp_path}/a.txt (entries):3: no text under the key: no object with 'en': 3"
     ]
     corpus = CorpusConfig(name="a", kind="jsonl", path="a.txt", src="en", tgt="t.de")
     assert not open_source(corpus, str(tmp_path)).is_seekable

@@ -145,7 +145,7 @@ def test_a_file_must_be_what_its_name_says(tmp_path):
         ("a.en", zstd.compress(b"a\n"), "is zstandard data, but its name says plain text"),
         ("a.en.bz2", b"", "is empty, but its name says bzip2 data"),
         ("a.en", bz2.compress(b"a\n"), "is bzip2 data, but its name says plain text"),
-        ("a.en.zip", b"", "is a zip archive, and not one file: set kind=zip and path"),
+        ("a.en.zip", b"", "is a zip archive: unpack it; a corpus may be of kind=zip"),
     ):
         (tmp_path / name).write_bytes(data)
         with pytest.raises(CorpusError, match=f"^{tmp_path / name}: {message}"):
