@@ -109,7 +109,6 @@ class Training:
         self.due = Due()
         self.compiled: set[Shape] = set()  # for which a step was compiled in this start
         self.validation_seconds = 0.0  # of the last one
-        self.is_out_of_time = False
 
     def run(self) -> Status:
         try:
@@ -127,7 +126,7 @@ class Training:
                 self.telemetry.message(self.profiler.end(self.step))
 
     def until_done(self) -> Status:
-        outcome = self.outcome()
+        outcome = self.progress.outcome(self.step, self.settings)
         while outcome is None:
             self.one_step()
             outcome = self.after_step()
@@ -149,12 +148,17 @@ class Training:
         if self.skipped and self.step != self.settings.steps:
             return None
 
+        ended = None
         if self.due.validation:
             self.validate()
             stopping = self.stop.reason
+            ended = self.out_of_time()
         elif self.due.checkpoint or stopping:
             self.save({}, "regular" if self.due.checkpoint else "stop")
-        return self.outcome(stopping)
+        outcome = self.progress.outcome(self.step, self.settings, stopping)
+        if ended is not None and (outcome is None or outcome.state == "stopped"):
+            return ended
+        return outcome
 
     def look_at_the_time(self) -> None:
         """If there is no more time than for a validation, makes it due: then training ends.
@@ -164,16 +168,14 @@ class Training:
         if self.limit is None or not (self.limit.processes.count == 1 or any(self.due)):
             return
         if self.limit.is_reached(self.validation_seconds):
-            self.is_out_of_time = True
             self.due = self.due._replace(validation=True)
 
-    def outcome(self, stopping: str | None = None) -> Status | None:
-        """How training ends after this step, if it does; `stopping` says why it is asked to."""
-        outcome = self.progress.outcome(self.step, self.settings, stopping)
-        if self.is_out_of_time and (outcome is None or outcome.state != "finished"):
-            reason = f"{self.settings.minutes:g} minutes are over (training.minutes)"
-            return Status(state="finished", step=self.step, reason=reason)
-        return outcome
+    def out_of_time(self) -> Status | None:
+        """That training ends with this validation, if there is no time for another."""
+        if self.limit is None or not self.limit.is_reached(self.validation_seconds):
+            return None
+        reason = f"{self.settings.minutes:g} minutes are over (training.minutes)"
+        return Status(state="finished", step=self.step, reason=reason)
 
     def settle_if_needed(self, stopping: str | None) -> None:
         """Waits for the step if anything follows it; ends a trace whose last step it is."""
@@ -211,7 +213,7 @@ class Training:
                 workers=self.config.data.workers,
             )
         )
-        if state is not None and self.outcome():
+        if state is not None and self.progress.outcome(self.step, self.settings):
             self.state = state
             return
 
@@ -350,7 +352,6 @@ class Training:
         diverged_step = self.step
         bad_batches = self.skipped
         max_rollbacks = self.settings.max_rollbacks
-        self.is_out_of_time = False  # the next step looks again
         past = self.progress.rolled_back(
             diverged_step, bad_batches, max_rollbacks, saved=self.checkpoints.latest_step()
         )

@@ -9,6 +9,7 @@ import pytest
 from flaxformer_mt.config import read_config
 from flaxformer_mt.config.schema import CorpusConfig, FilterConfig
 from flaxformer_mt.data.corpus import CorpusError, Drops, open_source, read_pairs
+from flaxformer_mt.data.corpus.text_files import LinePlace
 from flaxformer_mt.data.prepare.encode import Chunk, sift
 from flaxformer_mt.data.prepare.sample import sound_records
 
@@ -97,7 +98,8 @@ def test_values_in_quotation_marks_are_read_as_they_were_written(tmp_path, delim
 
 
 def test_malformed_values_are_counted_at_their_lines_and_the_rest_is_read(tmp_path):
-    text = b'en,de\na,b\n"a"x,b\n"two\nlines",b\n\xff,b\n"c, d",e\nalone\n\n5" pipe,Rohr\n"open,b\n'
+    text = b'en,de\na,b\n"a"x,b\n"two\nor\nthree",b\n\xff,b\n"c, d",e\nalone\n\n'
+    text += b'5" pipe,Rohr\n"open,b\n'
     written(tmp_path, text + b"f,g\n" * 300 + b'h,"i"\n')
     pairs, drops = read(tmp_path, "csv", "en", "de")
     assert pairs == [
@@ -109,18 +111,17 @@ def test_malformed_values_are_counted_at_their_lines_and_the_rest_is_read(tmp_pa
     ]
     assert drops.counts == {
         "malformed CSV": 2,
-        "line end in a value": 2,
+        "line end in a value": 3,
         "invalid UTF-8": 1,
         "not two columns": 2,
     }
     assert [str(example).removeprefix(f"{tmp_path}/") for example in drops.examples] == [
         "a.txt:3: malformed CSV: ',' expected after '\"'",
-        "a.txt:4: line end in a value: a value goes on for 2 lines",
-        "a.txt:5: line end in a value: a value goes on for 2 lines",
-        "a.txt:6: invalid UTF-8: byte 0xFF at byte 1 of the source column",
-        "a.txt:8: not two columns: 1 column where there should be 2 or more",
-        "a.txt:9: not two columns: 0 columns where there should be 2 or more",
-        "a.txt:11: malformed CSV: unexpected end of data",
+        *(f"a.txt:{n}: line end in a value: a value goes on for 3 lines" for n in (4, 5, 6)),
+        "a.txt:7: invalid UTF-8: byte 0xFF at byte 1 of the source column",
+        "a.txt:9: not two columns: 1 column where there should be 2 or more",
+        "a.txt:10: not two columns: 0 columns where there should be 2 or more",
+        "a.txt:12: malformed CSV: unexpected end of data",
     ]
 
 
@@ -144,6 +145,8 @@ def test_a_header_is_no_pair(tmp_path):
     drops = Drops()
     assert len(list(sound_records(source, drops))) == 1 and drops.total == 0
     assert not source.is_bare_text
+    later = source.starting_at({"path": LinePlace(first=1)})  # as another process of `prepare`
+    assert list(later.records()) == records[1:] == [(b"the cat", b"die katze")]
 
 
 @pytest.mark.formats
