@@ -31,6 +31,7 @@ from flaxformer_mt.files.reading import AnyPath
 _WITH_TEXT = {"g", "hi", "mrk", "pc", "sub", "seg", "source", "target"}
 _UNMARKED = {"mrk", "sub", "seg", "source", "target"}  # they mark no place in the sentence
 _OPENING, _CLOSING = {"bpt", "bx", "sc"}, {"ept", "ex", "ec"}
+_SECOND_XLIFF = re.compile(rb"<(\w+:)?xliff\s[^>]*version\s*=\s*[\"']2")
 _LAYOUT = re.compile(r"[ \t\r\n]+")
 _XML_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
@@ -80,15 +81,17 @@ def path_format(path: AnyPath) -> str:
 def _store(path: AnyPath, key: str) -> Any:
     """The file as translate-toolkit reads it. Raises CorpusError."""
     try:
-        from translate.storage import factory
+        from translate.storage import factory, xliff2
     except ImportError as error:
         raise CorpusError(
             f"{key}: {path}: needs translate-toolkit: pip install 'flaxformer-mt[memories]'"
         ) from error
     with readable(path), open_text(path) as (stream, _):
         content = stream.read()
+    is_second = path_format(path) == "xliff" and _SECOND_XLIFF.search(content) is not None
+    kind = xliff2.Xliff2File if is_second else factory.getclass(f"memory.{path_format(path)}")
     try:
-        return factory.getclass(f"memory.{path_format(path)}").parsestring(content)
+        return kind.parsestring(content)
     except Exception as error:  # of whatever parser it uses
         raise CorpusError(f"{path}: cannot be read as {path_format(path)}: {error}") from error
 

@@ -112,6 +112,20 @@ def test_an_exchange_file_has_a_direction_which_languages_may_turn(tmp_path):
     assert "is from 'en' to 'de-DE'" in drops.examples[0].detail
 
 
+XLIFF_2 = """<xliff version="2.0" xmlns="urn:oasis:names:tc:xliff:document:2.0" srcLang="en"
+ trgLang="de"><file id="f"><unit id="1">
+<segment><source>A <pc id="1">b</pc><ph id="2"/>.</source>
+  <target>C <ph id="2"/><pc id="1">d</pc>.</target></segment>
+<segment><source>E.</source><target>F.</target></segment></unit></file></xliff>"""
+
+
+def test_the_second_version_has_a_pair_for_each_segment(tmp_path):
+    pairs, _ = read(tmp_path, "a.xlf", XLIFF_2, src="de", tgt="en")
+    assert pairs == [("C d.", "A b."), ("F.", "E.")]
+    pairs, _ = read(tmp_path, "a.xlf", XLIFF_2, inline="keep")
+    assert pairs[0] == ("A <x1>b</x1><x2/>.", "C <x2/><x1>d</x1>.")
+
+
 def test_a_catalogue_gives_finished_translations_and_plurals(tmp_path):
     pairs, drops = read(tmp_path, "a.po", PO)
     assert pairs == [
