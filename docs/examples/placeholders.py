@@ -10,6 +10,7 @@ each line, translates it with `decoding.copy_symbols`, and puts back what stood 
 """
 
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -20,7 +21,7 @@ PLACEHOLDERS = [f"｟{number}｠" for number in range(1, 10)]
 VALUE = re.compile(
     r"https?://[^\s<>\"｟｠]*[^\s<>\"｟｠.,;:!?)]"  # URLs
     r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"  # e-mail addresses
-    r"|\d+(?:[.,:/-]\d+)*"  # numbers, dates, times
+    r"|(?<![\w@｟])\d+(?:[.,:/-]\d+)*(?![\w@｠])"  # numbers, dates, times; not in H2O or <x1/>
 )
 PLACEHOLDER = re.compile("|".join(PLACEHOLDERS))
 
@@ -35,10 +36,13 @@ def replaced(pattern: re.Pattern[str], line: str, table: dict[str, str]) -> str:
     return pattern.sub(lambda match: table.get(match[0], match[0]), line)
 
 
+def lines_of(content: bytes) -> list[str]:
+    """The lines, which end at line feeds alone, as everywhere in parallel text."""
+    return content.decode().removesuffix("\n").split("\n")
+
+
 def mask_files(source: str, target: str) -> None:
-    sides = [
-        Path(name).read_text("utf-8").removesuffix("\n").split("\n") for name in (source, target)
-    ]
+    sides = [lines_of(Path(name).read_bytes()) for name in (source, target)]
     results: list[list[str]] = [[], []]
     for pair in zip(*sides, strict=True):
         src, tgt = map(VALUE.findall, pair)
@@ -47,15 +51,15 @@ def mask_files(source: str, target: str) -> None:
             result.append(replaced(VALUE, line, alike))
     for name, lines in zip((source, target), results, strict=True):
         Path(f"{name}.masked").write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    print(
-        f"flaxformer-mt train --config files --config.data.train={source}.masked,{target}.masked "
-        f"--config.data.vocabulary.symbols={','.join(PLACEHOLDERS)} --workdir RUN"
-    )
+    command = ["flaxformer-mt", "train", "--config", "files"]
+    command += [f"--config.data.train={source}.masked,{target}.masked"]
+    command += [f"--config.data.vocabulary.symbols={','.join(PLACEHOLDERS)}", "--workdir", "RUN"]
+    print(shlex.join(command))
 
 
 def translate(run: str) -> None:
     translator = fm.Translator.load(run).with_config(copy_symbols=True)
-    lines = sys.stdin.read().removesuffix("\n").split("\n")
+    lines = lines_of(sys.stdin.buffer.read())
     tables = [placeholders_of(VALUE.findall(line)) for line in lines]
     translations = translator.translate(
         [replaced(VALUE, line, table) for line, table in zip(lines, tables, strict=True)]

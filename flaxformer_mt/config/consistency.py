@@ -168,6 +168,9 @@ def _copied_symbols(config: ExperimentConfig) -> Iterator[str]:
         yield "'decoding.copy_symbols' needs 'decoding.outputs' = 'text'"
     if config.decoding.no_repeat_ngram:
         yield "'decoding.copy_symbols' needs 'decoding.no_repeat_ngram' = 0"
+    tags = {corpus.tag for corpus in config.data.train} & {*vocabulary.symbols}
+    for tag in sorted(tags):
+        yield f"'data.vocabulary.symbols' has the tag {tag}, which no output should copy"
     if not (vocabulary.symbols or vocabulary.model or vocabulary.src_model):
         yield "'decoding.copy_symbols' needs 'data.vocabulary.symbols'"
 

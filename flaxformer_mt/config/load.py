@@ -332,17 +332,22 @@ def with_minutes_of(
     overrides: Iterable[str],
 ) -> ExperimentConfig:
     """The config with the `training.minutes` of an existing run, whose steps it has chosen, or with
-    none if the user now sets the steps: then these end the training.
+    none if the user now sets the steps, or no minutes: then the steps end the training.
 
     Raises ConfigError for other minutes without steps: only a new run's steps are chosen.
     """
     before, now = recorded.training.minutes, config.training.minutes
-    is_by_steps = any(override.partition("=")[0] == "training.steps" for override in overrides)
+    named = {override.partition("=")[0] for override in overrides}
+    is_by_steps = (
+        "training.steps" in named
+        or config.training.steps != recorded.training.steps
+        or ("training.minutes" in named and now == 0)
+    )
     if now not in (0, before) and not is_by_steps:
         raise ConfigError(
             f"{origin}: 'training.minutes' = {now:g} counts when a run is created with --config, "
-            f"and there are {recorded.training.steps:,} steps already: leave it out, or set "
-            "'training.steps'"
+            f"and there are {recorded.training.steps:,} steps already: leave it out, set "
+            "'training.steps', or begin in a new --workdir"
         )
     training = dataclasses.replace(config.training, minutes=0.0 if is_by_steps else before)
     return dataclasses.replace(config, training=training)

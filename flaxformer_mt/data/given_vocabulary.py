@@ -74,22 +74,41 @@ def _with_joint_types(
 def joint_types(content: bytes) -> TypeTable:
     """The types of Marian's `vocab.yml`, a mapping from pieces to ids, in the order of the ids but
     with the marks first. Raises VocabularyError."""
-    try:
-        ids = yaml.load(content, yaml.CSafeLoader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise VocabularyError(f"is not YAML: {error}") from error
-    if not isinstance(ids, dict):
-        raise VocabularyError("is not a mapping from pieces to ids")
-    for piece, number in ids.items():
-        if not isinstance(piece, str) or type(number) is not int:
-            raise VocabularyError(
-                f"has {piece!r}: {number!r}, which is not a piece in quotation marks and its id"
-            )
+    ids: dict[str, int] = {}
+    pieces_of = dict[int, str]()
+    for piece, written in _entries(content):
+        if not written.isascii() or not written.isdigit():
+            raise VocabularyError(f"has {piece!r}: {written!r}, which is not a piece and its id")
+        number = int(written)
+        if piece in ids:
+            raise VocabularyError(f"has the piece {piece!r} twice")
+        if number in pieces_of:
+            raise VocabularyError(f"has {pieces_of[number]!r} and {piece!r} with the id {number}")
+        ids[piece], pieces_of[number] = number, piece
     missing = [NAMES_OF_MARKS[mark] for mark in (EOS, UNK) if NAMES_OF_MARKS[mark] not in ids]
     if missing:
         raise VocabularyError(f"has no {' and no '.join(missing)}, Marian's marks")
     others = [piece for piece in sorted(ids, key=ids.__getitem__) if piece not in NAMES_OF_MARKS]
     return TypeTable((*NAMES_OF_MARKS, *others))
+
+
+def _entries(content: bytes) -> Iterator[tuple[str, str]]:
+    """The keys and values of a YAML mapping of scalars, as they are written: a piece may be `no` or
+    `5`. Raises VocabularyError. (The loader itself would follow any depth of nesting.)"""
+    try:
+        events = yaml.parse(content, yaml.CSafeLoader)
+        kinds = (yaml.StreamStartEvent, yaml.DocumentStartEvent, yaml.MappingStartEvent)
+        if not all(isinstance(next(events, None), kind) for kind in kinds):
+            raise VocabularyError("is not a mapping from pieces to ids")
+        for key in events:
+            if isinstance(key, yaml.MappingEndEvent):
+                return
+            value = next(events)
+            if not (isinstance(key, yaml.ScalarEvent) and isinstance(value, yaml.ScalarEvent)):
+                raise VocabularyError("is not a mapping from pieces to ids")
+            yield key.value, value.value
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise VocabularyError(f"is not YAML: {error}") from error
 
 
 def _read(setting: str, folder: str, key: str) -> Vocabulary:

@@ -167,9 +167,23 @@ class SourcePreparer:
         )
         return CutLine(pieces, sentences, tokens=len(tokens)), encoded
 
-    def _copied(self, tokens: Sequence[int]) -> list[int]:
+    def _copied(self, tokens: Sequence[int]) -> tuple[int, ...]:
         """The symbols that the outputs of a source copy, as target types."""
-        return [self.copies[token] for token in tokens if token in self.copies]
+        return tuple(self.copies[token] for token in tokens if token in self.copies)
+
+    def _check_symbols(
+        self, copied: tuple[int, ...], prefix: Sequence[int], phrases: Sequence[Phrase]
+    ) -> None:
+        """Raises DecodingError for symbols of a prefix or a required phrase that the source has
+        less often."""
+        for wanted in (prefix, *(phrase.tokens for phrase in phrases)) if self.copies else ():
+            for symbol in {*wanted} & {*self.copies.values()}:
+                if list(wanted).count(symbol) > copied.count(symbol):
+                    (piece,) = self.vocabularies.tgt.pieces([symbol])
+                    raise DecodingError(
+                        f"its prefix or a phrase that is wanted has {piece} more often than the "
+                        "source, from which outputs copy it"
+                    )
 
     def _read_together(self, several: Several) -> float:
         """The most sentences of a line that the model reads together."""
@@ -213,6 +227,8 @@ class SourcePreparer:
                     tgt,
                     suppressed=spelled.suppressed,
                 )
+            copied = self._copied(tokens)
+            self._check_symbols(copied, () if place else prefix, phrases)
             source = Source(
                 [*tokens, EOS],
                 number=(line_number, place),
@@ -220,7 +236,7 @@ class SourcePreparer:
                 words=len(tokens_of(piece.text)) if self.trees else 0,
                 forbidden=automata,
                 phrases=phrases,
-                copied=self._copied(tokens),
+                copied=copied,
             )
             sources.append(source)
         return sources

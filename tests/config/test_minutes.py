@@ -48,6 +48,8 @@ def test_a_run_keeps_the_steps_that_its_minutes_chose():
         assert (longer.training.steps, longer.training.minutes) == (steps, 0)
         settings = [*TEXT, "training.minutes=10", f"training.steps={steps}"]
         assert read_config("files", settings, recorded=longer) == longer  # the same command resumes
+    endless = for_tokens(LITTLE, "training.minutes=0", recorded=begun).training
+    assert (endless.steps, endless.minutes) == (begun.training.steps, 0)
     with pytest.raises(ConfigError, match="'training.minutes' = 20 counts when a run is created"):
         lasting(20, recorded=begun)
 

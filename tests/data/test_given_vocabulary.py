@@ -275,13 +275,22 @@ def test_a_table_of_another_model_is_refused(corpus):
         given_vocabularies(JOINT, str(corpus))
 
 
+MARIAN = '"</s>": 0\n"<unk>": 1\n'
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a: b: c", "is not YAML"),
+        (MARIAN + "a: [", "is not a mapping from pieces to ids|is not YAML"),
+        ("a: {b: c", "is not a mapping from pieces to ids"),
         ("- a", "is not a mapping from pieces to ids"),
-        ('"</s>": 0\n"<unk>": 1\nno: 2\n', "has False: 2, which is not a piece in quotation marks"),
-        ('"</s>": 0\n"<unk>": 1\n"a": "b"\n', "has 'a': 'b', which is not a piece in quotation"),
+        ("", "is not a mapping from pieces to ids"),
+        (MARIAN + '"a": [2]\n', "is not a mapping from pieces to ids"),
+        (MARIAN + "[" * 100_000, "is not a mapping from pieces to ids|is not YAML"),
+        (MARIAN + '"a": "b"\n', "has 'a': 'b', which is not a piece and its id"),
+        (MARIAN + '"a": -2\n', "has 'a': '-2', which is not a piece and its id"),
+        (MARIAN + '"a": 2\n"b": 2\n', "has 'a' and 'b' with the id 2"),
+        (MARIAN + '"a": 2\n"a": 3\n', "has the piece 'a' twice"),
         ('"</s>": 0\n', "has no <unk>, Marian's marks"),
         ("{}", "has no </s> and no <unk>"),
         (b"\xff\xfe\x00", "is not YAML"),
@@ -290,6 +299,11 @@ def test_a_table_of_another_model_is_refused(corpus):
 def test_what_is_no_table_of_types_is_told(content, message):
     with pytest.raises(VocabularyError, match=message):
         joint_types(content.encode() if isinstance(content, str) else content)
+
+
+def test_pieces_are_taken_as_they_are_written():
+    table = joint_types((MARIAN + "no: 2\n5: 4\n'1:30': 3\n").encode())
+    assert table.pieces[UNK + 1 :] == ("no", "1:30", "5")
 
 
 def test_what_is_wrong_names_the_setting_and_the_file(corpus, tmp_path):

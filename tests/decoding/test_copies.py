@@ -11,7 +11,7 @@ from flaxformer_mt.config import ConfigError, default_config, freeze
 from flaxformer_mt.data import shortlist, vocabulary
 from flaxformer_mt.data.shortlist import Shortlist
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies
-from flaxformer_mt.decoding.errors import DecodingError
+from flaxformer_mt.decoding.errors import DecodingError, LineError
 from flaxformer_mt.decoding.masks.base import Generated
 from flaxformer_mt.decoding.masks.copies import CopiedSymbols
 from flaxformer_mt.decoding.run import shortlists
@@ -127,6 +127,19 @@ def test_tags_are_not_copied_and_symbols_can_be_left_to_the_vocabulary():
     assert vocabularies.src.pieces([*every]) == vocabularies.tgt.pieces([*every.values()])
     assert set(vocabularies.tgt.pieces([*every.values()])) == set(SYMBOLS)
     assert [*vocabularies.copies_of(["<x2/>"])] == vocabularies.src.encode(["<x2/>"])[0][1:]
+
+
+@pytest.mark.parametrize("line", ["at" * 30 + "<x1/>" + "at" * 30, "<x1/>" * 33, "aQ<x2/>Q" * 20])
+def test_a_line_that_is_too_long_is_not_cut_within_a_symbol(line):
+    [translation] = translator_of().translate([line])
+    assert translation.split and symbols_in(translation.text) == symbols_in(line)
+
+
+def test_symbols_of_a_prefix_or_a_phrase_that_the_source_lacks_are_an_error():
+    full = translator_of()
+    for wanted in ({"prefixes": ["<x2/> der"]}, {"constraints": [["<x1/> <x1/>"]]}):
+        with pytest.raises(LineError, match="more often than the source, from which outputs copy"):
+            full.translate(["the <x1/> cat"], **wanted)
 
 
 def test_what_cannot_be_copied_is_an_error():

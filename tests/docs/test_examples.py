@@ -6,6 +6,7 @@ import io
 import json
 import re
 import runpy
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -99,12 +100,14 @@ def test_numbers_and_urls_are_masked_and_put_back(example, monkeypatch, tmp_path
     assert masked[0][400:402] == ["Two and 2 and 2, ｟1｠.", "No number."]  # 2 is there once more
     assert masked[1][400:402] == ["Zwei und 2, ｟1｠.", "Nummer 5."]
 
-    settings = [word.removeprefix("--config.") for word in command.split() if "--config." in word]
+    words = shlex.split(command)
+    settings = [word.removeprefix("--config.") for word in words if "--config." in word]
     changes = dict(setting.split("=", 1) for setting in settings)
     changes |= {"model.d_model": "32", "model.d_ff": "32", "training.steps": "2"}
     fm.train(fm.load_config("files", changes), "run")
     line = "A cat, 12 dogs and 7 at 12:30 in https://example.org/x?y=2. Write to a@example.org, 12!"
-    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{line}\n\nNothing.\n"))
+    text = io.TextIOWrapper(io.BytesIO(f"{line}\n\nNothing.\n".encode()), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdin", text)
     output, blank, plain = example("placeholders", "translate", "run").splitlines()
     for value in ("7", "12:30", "https://example.org/x?y=2", "a@example.org"):
         assert output.count(value) >= 1

@@ -9,7 +9,9 @@ A file is read at once.
 
 from __future__ import annotations
 
+import collections
 import functools
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,7 +19,6 @@ from typing import Any
 from flaxformer_mt.config.kinds import TranslationMemory
 from flaxformer_mt.data.corpus import paths
 from flaxformer_mt.data.corpus.pairs import (
-    NO_TEXT,
     UNFINISHED,
     CorpusError,
     CorpusRecord,
@@ -32,6 +33,7 @@ _WITH_TEXT = {"g", "hi", "mrk", "pc", "sub", "seg", "source", "target"}
 _UNMARKED = {"mrk", "sub", "seg", "source", "target"}  # they mark no place in the sentence
 _OPENING, _CLOSING = {"bpt", "bx", "sc"}, {"ept", "ex", "ec"}
 _SECOND_XLIFF = re.compile(rb"<(\w+:)?xliff\s[^>]*version\s*=\s*[\"']2")
+_JOINING = ("i", "rid", "startRef", "id")
 _LAYOUT = re.compile(r"[ \t\r\n]+")
 _XML_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
@@ -66,8 +68,12 @@ def _records(
     if languages is None and path_format(path) == "tmx":
         raise CorpusError(f"{key}.src and {key}.tgt must be set: languages of {path}, such as en")
     for unit in units:
-        sides = of_unit(unit, languages)
-        yield sides if isinstance(sides, NoText) else _texts(*sides, keeps_tags=keeps_tags)
+        found = of_unit(unit, languages)
+        if isinstance(found, NoText):
+            yield found
+            continue
+        for sides in found:
+            yield _texts(*sides, keeps_tags=keeps_tags)
 
 
 def path_format(path: AnyPath) -> str:
@@ -86,8 +92,7 @@ def _store(path: AnyPath, key: str) -> Any:
         raise CorpusError(
             f"{key}: {path}: needs translate-toolkit: pip install 'flaxformer-mt[memories]'"
         ) from error
-    with readable(path), open_text(path) as (stream, _):
-        content = stream.read()
+    content = _content(path)
     is_second = path_format(path) == "xliff" and _SECOND_XLIFF.search(content) is not None
     kind = xliff2.Xliff2File if is_second else factory.getclass(f"memory.{path_format(path)}")
     try:
@@ -96,52 +101,91 @@ def _store(path: AnyPath, key: str) -> Any:
         raise CorpusError(f"{path}: cannot be read as {path_format(path)}: {error}") from error
 
 
+def _content(path: AnyPath) -> bytes:
+    """The file's bytes, decompressed; XML says itself how it is encoded. Raises CorpusError."""
+    is_packed = path.suffix.lower() in SUFFIXES
+    with readable(path):
+        if not is_packed and path_format(path) != "po":
+            return path.read_bytes()
+        with open_text(path) as (stream, _):
+            return stream.read()
+
+
 def _of_catalogue(unit: Any) -> Iterator[CorpusRecord]:
-    """The pairs of a PO file's entry, with as many plural forms as both sides have."""
-    if unit.isobsolete() or unit.isfuzzy():
-        yield NoText(UNFINISHED, f"{'obsolete' if unit.isobsolete() else 'fuzzy'}: {unit.source}")
+    """The pairs of a PO file's entry: one, or one for each plural form, of which a language may
+    have more or fewer than the source's two."""
+    if unfinished := _unfinished(unit):
+        yield unfinished
         return
     sources, targets = [unit.source], [unit.target]
     if unit.hasplural():
         sources, targets = unit.source.strings, unit.target.strings
-    for src, tgt in zip(sources, targets, strict=False):
-        yield _plain(src), _plain(tgt)
+        if len(targets) == 1:
+            sources = sources[-1:]
+    for number, tgt in enumerate(targets):
+        yield _plain(sources[min(number, len(sources) - 1)]), _plain(tgt)
 
 
-def _sides_in_tmx(unit: Any, languages: tuple[str, str] | None) -> tuple[Any, Any] | NoText:
-    """The elements of both languages."""
+def _unfinished(unit: Any) -> NoText | None:
+    """Why an entry of PO isn't a translation yet, or any more."""
+    if unit.isobsolete():
+        return NoText(UNFINISHED, f"obsolete: {unit.source}")
+    if not unit.target:
+        return NoText(UNFINISHED, f"has no target: {unit.source}")
+    if unit.isfuzzy():
+        return NoText(UNFINISHED, f"fuzzy: {unit.source}")
+    return None
+
+
+def _unfinished_in_xliff(unit: Any) -> NoText | None:
+    """Why a unit of XLIFF isn't a translation. (To translate-toolkit all that isn't approved is
+    fuzzy, and few programs write that.)"""
+    element, target = unit.xmlelement, unit.target_dom
+    if target is None or not "".join(target.itertext()).strip():
+        return NoText(UNFINISHED, f"has no target: {unit.source}")
+    for node, attribute in ((target, "state"), (element, "state"), (element, "approved")):
+        state = node.get(attribute, "")
+        if state in ("new", "initial", "no") or state.startswith("needs-"):
+            return NoText(UNFINISHED, f"{attribute}={state}: {unit.source}")
+    if element.get("translate") == "no":
+        return NoText(UNFINISHED, f"translate=no: {unit.source}")
+    return None
+
+
+def _sides_in_tmx(unit: Any, languages: tuple[str, str] | None) -> list[tuple[Any, Any]] | NoText:
+    """The elements of both languages; of several variants, all with all."""
     assert languages is not None
-    by_language = {_language(node): node for node in unit.getlanguageNodes()}
-    found = []
-    for wanted in languages:
-        name = _matching(wanted, by_language)
-        segment = None if name is None else by_language[name].find("{*}seg")
-        if segment is None:
+    by_language: dict[str, list[Any]] = {}
+    for node in unit.getlanguageNodes():
+        segment = node.find("{*}seg")
+        if segment is not None and "".join(segment.itertext()).strip():
+            by_language.setdefault(_language(node), []).append(segment)
+    found = [_matching(wanted, by_language) for wanted in languages]
+    for wanted, name in zip(languages, found, strict=True):
+        if name is None:
             present = ", ".join(map(repr, by_language)) or "none"
-            return NoText(NO_TEXT, f"has no {wanted!r}; there: {present}")
-        found.append(segment)
-    return found[0], found[1]
+            return NoText(UNFINISHED, f"has no {wanted!r}; there: {present}")
+    src, tgt = (by_language[name or ""] for name in found)
+    return list(itertools.product(src, tgt))
 
 
-def _sides_in_xliff(unit: Any, languages: tuple[str, str] | None) -> tuple[Any, Any] | NoText:
+def _sides_in_xliff(unit: Any, languages: tuple[str, str] | None) -> list[tuple[Any, Any]] | NoText:
     """The elements of source and target, in the direction of the languages."""
+    if unfinished := _unfinished_in_xliff(unit):
+        return unfinished
     sides = [unit.source_dom, unit.target_dom]
-    if sides[1] is None:
-        return NoText(NO_TEXT, f"has no target: {unit.source}")
     if languages is None:
-        return sides[0], sides[1]
+        return [(sides[0], sides[1])]
 
-    element = next(
-        unit.xmlelement.iterancestors("{*}file"), unit.xmlelement.getroottree().getroot()
-    )
     root = unit.xmlelement.getroottree().getroot()
+    element = next(unit.xmlelement.iterancestors("{*}file"), root)
     names = [element.get("source-language") or root.get("srcLang") or ""]
     names += [element.get("target-language") or root.get("trgLang") or ""]
     by_language = dict(zip(map(_normal, names), sides, strict=True))
     matching = [_matching(wanted, by_language) for wanted in languages]
     if None in matching:
-        return NoText(NO_TEXT, f"is from {names[0]!r} to {names[1]!r}")
-    return by_language[matching[0] or ""], by_language[matching[1] or ""]
+        return NoText(UNFINISHED, f"is from {names[0]!r} to {names[1]!r}")
+    return [(by_language[matching[0] or ""], by_language[matching[1] or ""])]
 
 
 def _language(node: Any) -> str:
@@ -163,25 +207,28 @@ def _matching(wanted: str, present: Mapping[str, Any]) -> str | None:
 def _texts(src: Any, tgt: Any, *, keeps_tags: bool) -> CorpusRecord:
     """The texts of two elements; the numbers of their tags are those of the source."""
     numbers: dict[str, int] = {}
-    written = ("".join(_pieces(side, numbers if keeps_tags else None)) for side in (src, tgt))
+    written = (
+        "".join(_pieces(side, _Tags(numbers) if keeps_tags else None)) for side in (src, tgt)
+    )
     first, second = map(_plain, written)
     return first, second
 
 
-def _pieces(element: Any, numbers: dict[str, int] | None) -> Iterator[str]:
-    """The text of an element; with `numbers`, which it adds to, its tags stand as symbols."""
-    name = element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""  # a comment
+def _pieces(element: Any, tags: _Tags | None) -> Iterator[str]:
+    """The text of an element; with `tags`, its tags stand as symbols."""
+    if not isinstance(element.tag, str):  # a function of lxml: Comment, or Entity of a DTD
+        yield element.text if element.tag.__name__ == "Entity" else ""
+        return
+    name = element.tag.rpartition("}")[2]
     before, after = "", ""
-    if numbers is not None and name and name not in _UNMARKED:
-        before, after = _symbols(
-            name, numbers.setdefault(_identity(element, name), len(numbers) + 1)
-        )
+    if tags is not None and name not in _UNMARKED:
+        before, after = _symbols(name, tags.number(element, name))
 
     yield before
     if name in _WITH_TEXT:
         yield element.text or ""
         for child in element:
-            yield from _pieces(child, numbers)
+            yield from _pieces(child, tags)
             yield child.tail or ""
     yield after
 
@@ -195,13 +242,29 @@ def _symbols(name: str, number: int) -> tuple[str, str]:
     return (f"</x{number}>" if name in _CLOSING else f"<x{number}/>"), ""
 
 
-def _identity(element: Any, name: str) -> str:
-    """What makes tags of both sides, and the two ends of a pair, the same."""
-    paired = "pair" if name in _OPENING | _CLOSING else name
-    for attribute in ("rid", "startRef", "i", "id", "x"):
-        if attribute in element.attrib:
-            return f"{paired} {element.get(attribute)}"
-    return f"{paired} {element.text or ''}"
+class _Tags:
+    """Numbers the tags of one side, and those that are the same as another side's as there."""
+
+    def __init__(self, numbers: dict[str, int]) -> None:
+        self._numbers = numbers  # of both sides, by what makes tags the same
+        self._opened: dict[str, int] = {}  # by what joins the two ends of a pair on this side
+        self._unnamed = collections.Counter[str]()
+
+    def number(self, element: Any, name: str) -> int:
+        """The number of an element: TMX's `x`, or else an id, is the same on both sides; `i`, `rid`
+        and `startRef` join the ends of a pair on one."""
+        joins = next((element.get(key) for key in _JOINING if key in element.attrib), "")
+        if name in _CLOSING and joins in self._opened:
+            return self._opened[joins]
+        names = "pair" if name in _OPENING | _CLOSING else name
+        identity = next((element.get(key) for key in ("x", "id", "i") if key in element.attrib), "")
+        if not identity:
+            self._unnamed[name] += 1
+            identity = f"#{self._unnamed[name]}"
+        number = self._numbers.setdefault(f"{names} {identity}", len(self._numbers) + 1)
+        if name in _OPENING:
+            self._opened[joins] = number
+        return number
 
 
 def _plain(text: str) -> bytes:

@@ -28,10 +28,12 @@ BROKEN_LINE = "line end in a value"
 MALFORMED_CSV = "malformed CSV"
 MALFORMED_JSON = "malformed JSON"
 NO_TEXT = "no text under the key"
-UNFINISHED = "unfinished translation"
+UNFINISHED = "no finished translation"
 HEADER = "header line"  # of a record that never was a pair
 HELD_OUT = "held out for validation"
 TRAINED_ON = "used for training"
+# Of records that never were a pair.
+NO_PAIR = {HEADER, UNFINISHED}
 # Of pairs that are not dropped, but in the other split; the last in stores of earlier versions.
 ELSEWHERE = {HELD_OUT, TRAINED_ON, "trained on"}
 _SIDES: tuple[tuple[Literal["src", "tgt"], str], ...] = (("src", "source"), ("tgt", "target"))

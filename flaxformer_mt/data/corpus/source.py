@@ -29,7 +29,7 @@ from flaxformer_mt.data.corpus import (
     tfds_sets,
     zip_archives,
 )
-from flaxformer_mt.data.corpus.pairs import HEADER, CorpusError, Drops, Pair, PairSource, checked
+from flaxformer_mt.data.corpus.pairs import NO_PAIR, CorpusError, Drops, Pair, PairSource, checked
 
 
 def open_split(
@@ -147,7 +147,7 @@ def read_pairs(
         if defect is None:
             src, tgt = checked(record)
             yield Pair(line, source.tagged(src).decode(), tgt.decode())
-        elif drops is None and defect.reason == HEADER:
+        elif drops is None and defect.reason in NO_PAIR:
             continue
         elif drops is None:
             raise CorpusError(f"{defect} ({key}); this corpus may not skip pairs: correct the line")

@@ -24,14 +24,14 @@ from flaxformer_mt.data.corpus.pairs import (
     NoText,
     PairSource,
 )
-from flaxformer_mt.data.corpus.text_files import START, LinePlace, are_plain, lines
+from flaxformer_mt.data.corpus.text_files import LONGEST, START, LinePlace, are_plain, lines
 from flaxformer_mt.files.reading import AnyPath
 
 _HEADER = NoText(HEADER, "the names of the columns")
 _DELIMITERS = (",", ";", "\t")  # a semicolon where commas are decimal points
 _SHOWN = 8  # names of columns in a message
 _LOOKED_AT = 200  # lines that tell the delimiter
-_LONGEST_VALUE = 100  # lines; a longer one is a quotation mark too many
+_LONGEST_VALUE = 1000  # lines; a longer one is a quotation mark too many
 
 
 def open_tab_separated(settings: TabSeparated, folder: str, key: str) -> PairSource:
@@ -43,7 +43,8 @@ def open_tab_separated(settings: TabSeparated, folder: str, key: str) -> PairSou
     if settings.sides is not None:
         header = next(lines(path), b"").split(b"\t")
         places, are_named = _places(settings.sides, _decoded(header), f"{key}: {path}")
-        texts = functools.partial(chosen_columns, places=places)
+        count = len(header) if are_named else 0
+        texts = functools.partial(chosen_columns, places=places, count=count)
         read = _after_header if are_named else lines
     return PairSource(
         {"path": path},
@@ -61,13 +62,16 @@ def open_comma_separated(settings: CommaSeparated, folder: str, key: str) -> Pai
     Raises CorpusError."""
     path = paths.require_file(settings.path, folder, f"{key}.path")
     place = f"{key}: {path}"
+    if _is_numbered(settings.sides):
+        _places(settings.sides, [], place)  # raises its errors before columns are counted
     delimiter, header = _delimiter(path, settings.sides, place)
     places, are_named = _places(settings.sides, header, place)
+    count = len(header) if are_named else 0
     return PairSource(
         {"path": path},
         str(path),
         (functools.partial(rows, path, delimiter, skips_header=are_named),),
-        functools.partial(_cells, places=places),
+        functools.partial(_cells, places=places, count=count),
         where=" of the {side} column",
     )
 
@@ -81,9 +85,10 @@ def two_columns(line: bytes) -> CorpusRecord:
     return src, tgt
 
 
-def chosen_columns(line: bytes | NoText, places: tuple[int, int]) -> CorpusRecord:
-    """Source and target of a line with tabs, which stand in these columns, from 0."""
-    return line if isinstance(line, NoText) else _cells(line.split(b"\t"), places)
+def chosen_columns(line: bytes | NoText, places: tuple[int, int], count: int) -> CorpusRecord:
+    """Source and target of a line with tabs, which stand in these columns, from 0, of `count` (0:
+    any number)."""
+    return line if isinstance(line, NoText) else _cells(line.split(b"\t"), places, count)
 
 
 def rows(path: AnyPath, delimiter: str, *, skips_header: bool) -> Iterator[list[bytes] | NoText]:
@@ -93,16 +98,30 @@ def rows(path: AnyPath, delimiter: str, *, skips_header: bool) -> Iterator[list[
     pair. If its end isn't found there, only its first line is lost.
     """
     following = _Lines(lines(path))
-    if skips_header and following.next() is not None:
-        yield _HEADER
+    if skips_header:
+        _, count = _first_row(following, delimiter)
+        yield from itertools.repeat(_HEADER, count)
     while (line := following.next()) is not None:
         cells = _cells_of([line], delimiter)
         if isinstance(cells, NoText) and line.count(b'"') % 2:
-            count = _lines_of_value(line, following, delimiter)
-            if count:
-                cells = NoText(BROKEN_LINE, f"a value goes on for {count} lines")
-                yield from itertools.repeat(cells, count - 1)
+            taken = following.value_from(line, delimiter)
+            if taken:
+                cells = NoText(BROKEN_LINE, f"a value goes on for {1 + len(taken)} lines")
+                yield from itertools.repeat(cells, len(taken))
         yield cells
+
+
+def _first_row(following: _Lines, delimiter: str) -> tuple[list[str], int]:
+    """The first row's values, none if it isn't well formed, and how many lines it takes."""
+    line = following.next()
+    if line is None:
+        return [], 0
+    cells, count = _cells_of([line], delimiter), 1
+    if isinstance(cells, NoText) and line.count(b'"') % 2:
+        taken = following.value_from(line, delimiter)
+        if taken:
+            cells, count = _cells_of([line, *taken], delimiter), 1 + len(taken)
+    return ([] if isinstance(cells, NoText) else _decoded(cells)), count
 
 
 class _Lines:
@@ -116,30 +135,28 @@ class _Lines:
         """The next line, None after the last."""
         return self._ahead.popleft() if self._ahead else next(self._read, None)
 
-    def put_back(self, taken: Sequence[bytes]) -> None:
+    def value_from(self, line: bytes, delimiter: str) -> list[bytes]:
+        """Takes the further lines of a value that begins in this one; none if its end isn't among
+        the next few."""
+        taken: list[bytes] = []
+        while len(taken) < _LONGEST_VALUE and (another := self.next()) is not None:
+            taken.append(another)
+            if another.count(b'"') % 2:
+                if not isinstance(_cells_of([line, *taken], delimiter), NoText):
+                    return taken
+                break
         self._ahead.extendleft(reversed(taken))
-
-
-def _lines_of_value(line: bytes, following: _Lines, delimiter: str) -> int:
-    """How many lines a value takes that begins in this one, and takes the others; 0, and takes
-    none, if its end isn't among the next few."""
-    taken: list[bytes] = []
-    while len(taken) < _LONGEST_VALUE and (another := following.next()) is not None:
-        taken.append(another)
-        if another.count(b'"') % 2:
-            if not isinstance(_cells_of([line, *taken], delimiter), NoText):
-                return 1 + len(taken)
-            break
-    following.put_back(taken)
-    return 0
+        return []
 
 
 def _cells_of(record: Sequence[bytes], delimiter: str) -> list[bytes] | NoText:
     """The cells of a row, which may take several lines."""
+    csv.field_size_limit(LONGEST)  # as for lines
     # Bytes that aren't UTF-8 come back as they were.
     decoded = [line.decode(errors="surrogateescape") + "\n" for line in record]
     try:
-        parsed = list(csv.reader(decoded, delimiter=delimiter, strict=True))
+        reader = csv.reader(decoded, delimiter=delimiter, strict=True, skipinitialspace=True)
+        parsed = list(reader)
     except csv.Error as error:
         return NoText(MALFORMED_CSV, str(error))
     if len(parsed) != 1:
@@ -156,12 +173,14 @@ def _after_header(path: AnyPath, place: LinePlace = START) -> Iterator[bytes | N
     yield from read
 
 
-def _cells(cells: Sequence[bytes] | NoText, places: tuple[int, int]) -> CorpusRecord:
+def _cells(cells: Sequence[bytes] | NoText, places: tuple[int, int], count: int) -> CorpusRecord:
     if isinstance(cells, NoText):
         return cells
+    present = f"{len(cells)} column{'' if len(cells) == 1 else 's'}"
+    if count and len(cells) != count:
+        return NoText(COLUMNS, f"{present} where the first line has {count}")
     if len(cells) <= max(places):
-        count = f"{len(cells)} column{'' if len(cells) == 1 else 's'}"
-        return NoText(COLUMNS, f"{count} where there should be {1 + max(places)} or more")
+        return NoText(COLUMNS, f"{present} where there should be {1 + max(places)} or more")
     return cells[places[0]], cells[places[1]]
 
 
@@ -178,11 +197,12 @@ def _delimiter(path: AnyPath, sides: tuple[str, str], place: str) -> tuple[str, 
     """
     first_rows, fitting = {}, collections.Counter[str]()
     for delimiter in _DELIMITERS:
-        read = itertools.islice(rows(path, delimiter, skips_header=False), _LOOKED_AT)
-        looked_at = [_decoded(cells) for cells in read if not isinstance(cells, NoText)]
-        first_rows[delimiter] = looked_at[0] if looked_at else []
+        first_rows[delimiter], _ = _first_row(_Lines(lines(path)), delimiter)
         if _is_numbered(sides):
-            counts = collections.Counter(map(len, looked_at))
+            read = itertools.islice(rows(path, delimiter, skips_header=False), _LOOKED_AT)
+            counts = collections.Counter(
+                len(cells) for cells in read if not isinstance(cells, NoText)
+            )
             enough = [counts[count] for count in counts if count >= max(map(int, sides))]
             fitting[delimiter] = max(enough, default=0)
         else:

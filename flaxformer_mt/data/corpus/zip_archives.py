@@ -50,19 +50,30 @@ def aligned(path: AnyPath, src: str, tgt: str) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _member(members: list[zipfile.ZipInfo], code: str, place: str) -> str:
-    """The one member whose name ends in a language's code. Raises CorpusError."""
-    found = [member for member in members if member.filename.endswith(f".{code}")]
+    """The one member of this name, or else whose name ends in it. Raises CorpusError."""
+    found = _named(members, code)
     if not found:
         names = [member.filename for member in members if not member.is_dir()]
         present = ", ".join(names[:_SHOWN]) or "nothing"
         raise CorpusError(f"{place}: has no file whose name ends in .{code}; there: {present}")
     if len(found) > 1:
         first, second = (member.filename for member in found[:2])
-        raise CorpusError(f"{place}: two names end in .{code}: {first} and {second}")
+        raise CorpusError(
+            f"{place}: two names end in .{code}: {first} and {second}: give one of these names"
+        )
     (member,) = found
     if member.flag_bits & _ENCRYPTED or member.compress_type not in _PACKINGS:
         raise CorpusError(f"{place}: {member.filename} is encrypted or packed unusually: unpack it")
     return member.filename
+
+
+def _named(members: list[zipfile.ZipInfo], code: str) -> list[zipfile.ZipInfo]:
+    """The members of this name, or else those whose names end in it."""
+    # macOS adds another for each file.
+    own = [member for member in members if not member.filename.startswith("__MACOSX/")]
+    exact = [member for member in own if member.filename == code]
+    endings = (f".{code}", f"/{code}")
+    return exact or [member for member in own if f"/{member.filename}".endswith(endings)]
 
 
 @contextlib.contextmanager

@@ -84,7 +84,7 @@ def measured_text(config: DataConfig, split: str = "train") -> TextSize:
             read = tally.pairs + corpus_drops.total
             require_decodable(key, source, read, corpus_drops, config)
 
-        times = _times_read(source, tally, is_whole=tally.pairs < most)
+        times = _times_read(source, tally, corpus_drops.total, is_whole=tally.pairs < most)
         pairs += times * tally.pairs
         tokens += times * tally.tokens
         unspaced += times * tally.unspaced
@@ -95,11 +95,15 @@ def measured_text(config: DataConfig, split: str = "train") -> TextSize:
     return TextSize(tokens=round(tokens), pairs=round(pairs), types=len(types) if has_types else 0)
 
 
-def _times_read(source: PairSource, tally: _Tally, *, is_whole: bool) -> float:
-    """How many times as large as its part that was read a corpus is; 1 if that isn't known."""
+def _times_read(source: PairSource, tally: _Tally, dropped: int, *, is_whole: bool) -> float:
+    """How many times as large as its part that was read a corpus is."""
     if is_whole or not tally.pairs:
         return 1.0
     if source.size is not None:
         return max(1.0, source.size / tally.pairs)
     total = text_bytes(source)
-    return max(1.0, total / tally.size) if total else 1.0
+    if total is not None:
+        return max(1.0, total / tally.size)
+    # Files that hold more than the texts: their bytes tell little.
+    records = sum(1 for read in source.readers for _ in read())
+    return max(1.0, records / (tally.pairs + dropped))

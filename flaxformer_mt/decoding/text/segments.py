@@ -1,9 +1,10 @@
 """Texts and translations as token ids that fit the model, as whole lines or parts."""
 
 import dataclasses
+import itertools
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence, Set
 from typing import Literal
 
 import regex
@@ -253,6 +254,7 @@ class _PairCutter:
             target,
             lambda text, translation: src_fits(lead + text) and tgt_fits(translation),
             self.language,
+            symbols=src.symbols,
         )
         sources = encode(src, [lead + piece.text for piece, _ in pairs])
         targets = encode(tgt, [piece.text for _, piece in pairs])
@@ -322,7 +324,9 @@ def source_pieces(
     if by_sentence and fit(source):
         pieces = _glued(unquoted(split_sentences(text, language).texts))
     else:
-        pieces = split_to_fit(text, lambda part: fit(lead + part), language)
+        pieces = split_to_fit(
+            text, lambda part: fit(lead + part), language, symbols=vocabulary.symbols
+        )
     return lead, pieces, encode(vocabulary, [lead + piece.text for piece in pieces])
 
 
@@ -415,13 +419,19 @@ def _at_end_marks(tokens: Sequence[int]) -> list[list[int]]:
     return [list(tokens[a:b]) for a, b in zip(starts, [*ends, len(tokens)], strict=True)]
 
 
-def split_to_fit(text: str, fits: Callable[[str], bool], language: str = "") -> list[Piece]:
+def split_to_fit(
+    text: str,
+    fits: Callable[[str], bool],
+    language: str = "",
+    *,
+    symbols: Collection[str] = (),
+) -> list[Piece]:
     """The text in pieces that fit, without the blanks between them.
 
     A text that doesn't fit is cut at every sentence end of its `language`: a model trained on
     single sentences leaves out most of several. A sentence that doesn't fit is cut in two between
-    clauses, else words, else inside a word, at the place nearest to its middle, and so on. Raises
-    ValueError if a single character doesn't fit.
+    clauses, else words, else inside a word, at the place nearest to its middle, and so on, but not
+    within one of the `symbols`. Raises ValueError if a single character doesn't fit.
     """
     text = text.strip()
     if fits(text):
@@ -430,7 +440,9 @@ def split_to_fit(text: str, fits: Callable[[str], bool], language: str = "") -> 
     for sentence in unquoted(split_sentences(text, language, any_case=text.islower()).texts):
         if pieces:
             pieces[-1] = dataclasses.replace(pieces[-1], glue=" ")
-        pairs = split_pair_to_fit(sentence.text, "", lambda src, _: fits(src), language)
+        pairs = split_pair_to_fit(
+            sentence.text, "", lambda src, _: fits(src), language, symbols=symbols
+        )
         pieces += quoted([src for src, _ in pairs], sentence)
     return pieces
 
@@ -444,13 +456,19 @@ def quoted(pieces: Sequence[Piece], sentence: Unquoted) -> list[Piece]:
 
 
 def split_pair_to_fit(
-    src: str, tgt: str, fits: Callable[[str, str], bool], language: str = ""
+    src: str,
+    tgt: str,
+    fits: Callable[[str, str], bool],
+    language: str = "",
+    *,
+    symbols: Collection[str] = (),
 ) -> list[tuple[Piece, Piece]]:
     """A text and its translation in as many pieces, such that `fits(src, tgt)` for each pair.
 
     The text is cut in two at the place nearest to its middle, if possible between sentences (of
-    its `language`), and so on. The translation is cut at its best kind of boundary nearest to the
-    same share of its length. Raises ValueError if a single character doesn't fit.
+    its `language`), and so on, but not within one of the `symbols`. The translation is cut at its
+    best kind of boundary nearest to the same share of its length. Raises ValueError if a single
+    character doesn't fit.
     """
     pairs = []
     waiting = [(Piece(src.strip(), ""), Piece(tgt.strip(), ""))]
@@ -461,32 +479,59 @@ def split_pair_to_fit(
             continue
         if max(len(piece.text) for piece in pair) < 2:
             raise ValueError(f"the characters {pair[0].text!r} and {pair[1].text!r} do not fit")
-        (src_first, src_second), share = _halves(pair[0], 0.5, language)
+        (src_first, src_second), share = _halves(pair[0], 0.5, language, symbols)
         # Nobody says what language a translation is in.
-        (tgt_first, tgt_second), _ = _halves(pair[1], share, "")
+        (tgt_first, tgt_second), _ = _halves(pair[1], share, "", symbols)
         waiting += [(src_second, tgt_second), (src_first, tgt_first)]
     return pairs
 
 
-def _halves(piece: Piece, share: float, language: str) -> tuple[tuple[Piece, Piece], float]:
+def _halves(
+    piece: Piece, share: float, language: str, symbols: Collection[str]
+) -> tuple[tuple[Piece, Piece], float]:
     """A text cut in two at the best place near a share of its length, and that place's share."""
     text = piece.text
     if len(text) < 2:
         return (Piece(text, ""), Piece("", piece.glue)), share
     middle, glue = share * len(text), " "
-    ends = sentence_ends(text, language) or sentence_ends(text, language, any_case=True)
-    for boundary in _BOUNDARIES:
-        if not ends:
-            ends = [match.end() for match in boundary.finditer(text) if match.end() < len(text)]
-    if ends:
+    within = _places_within(text, symbols)
+    if ends := _ends(text, language, within):
         cut = min(ends, key=lambda end: abs(end - middle))
     else:
-        # Not before an accent that would lose its letter, if there is such a place.
-        inner = range(1, len(text))
-        ends = [end for end in inner if not unicodedata.combining(text[end])] or list(inner)
-        cut = min(ends, key=lambda end: abs(end - middle))
+        cut = min(_places_in_words(text, within), key=lambda end: abs(end - middle))
         # Inside a word, whose halves are of one word in the translation, too.
         glue = " " if _WITHOUT_BLANKS.match(text, cut - 1, cut + 1) else ""
     first = Piece(text[:cut].rstrip(), glue)
     second = Piece(text[cut:].lstrip(), piece.glue)
     return (first, second), cut / len(text)
+
+
+def _ends(text: str, language: str, within: Container[int]) -> list[int]:
+    """Where a text's best kind of parts end, if it has any, but for places `within` a symbol."""
+    kinds: Iterator[Iterable[int]] = itertools.chain(
+        (sentence_ends(text, language, any_case=any_case) for any_case in (False, True)),
+        ([match.end() for match in boundary.finditer(text)] for boundary in _BOUNDARIES),
+    )
+    for ends in kinds:
+        if usable := [end for end in ends if end < len(text) and end not in within]:
+            return usable
+    return []
+
+
+def _places_in_words(text: str, within: Container[int]) -> Sequence[int]:
+    """All places in a text but, as far as there are others, those `within` a symbol or before an
+    accent, which would lose its letter."""
+    inner: Sequence[int] = range(1, len(text))
+    inner = [end for end in inner if end not in within] or inner
+    return [end for end in inner if not unicodedata.combining(text[end])] or inner
+
+
+def _places_within(text: str, symbols: Collection[str]) -> set[int]:
+    """The places, in characters, inside an occurrence of a symbol."""
+    places: set[int] = set()
+    for symbol in symbols:
+        start = text.find(symbol)
+        while start >= 0:
+            places.update(range(start + 1, start + len(symbol)))
+            start = text.find(symbol, start + 1)
+    return places

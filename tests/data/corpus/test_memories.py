@@ -86,7 +86,7 @@ def test_a_memory_has_the_languages_that_are_asked_for(tmp_path):
     ]
     assert pairs == expected
     assert [str(example) for example in drops.examples] == [
-        f"{tmp_path}/a.tmx (entries):3: no text under the key: has no 'de'; there: 'en', 'fr'"
+        f"{tmp_path}/a.tmx (entries):3: no finished translation: has no 'de'; there: 'en', 'fr'"
     ]
     packed, _ = read(tmp_path, "b.tmx.gz", gzip.compress(TMX.encode()), src="de_DE", tgt="en-US")
     assert packed == [expected[0][::-1]]  # of a region only that
@@ -104,7 +104,7 @@ def test_tags_may_stand_as_symbols_that_both_sides_number_alike(tmp_path):
 def test_an_exchange_file_has_a_direction_which_languages_may_turn(tmp_path):
     expected = ("Press Enter.", "Die Eingabetaste drücken.")
     pairs, drops = read(tmp_path, "a.xliff", XLIFF)
-    assert pairs == [expected] and drops.counts == {"no text under the key": 1}
+    assert pairs == [expected] and drops.counts == {"no finished translation": 1}
     assert drops.examples[0].detail == "has no target: Not yet."
     assert read(tmp_path, "a.xliff", XLIFF, src="en", tgt="de")[0] == [expected]
     assert read(tmp_path, "a.xliff", XLIFF, src="de", tgt="en")[0] == [expected[::-1]]
@@ -134,11 +134,71 @@ def test_a_catalogue_gives_finished_translations_and_plurals(tmp_path):
         ("%d file", "%d Datei"),
         ("%d files", "%d Dateien"),
     ]
-    assert drops.counts == {"unfinished translation": 2, "empty side": 1}
+    # In a test set, too, what isn't finished is no pair.
+    corpus = CorpusConfig(name="a", kind="memory", path="a.po")
+    assert len(list(read_pairs(corpus, str(tmp_path)))) == 4
+    assert drops.counts == {"no finished translation": 3}
     with pytest.raises(
         CorpusError, match=r"a\.po: a PO file names no languages: leave out src and"
     ):
         read(tmp_path, "a.po", PO, src="en", tgt="de")
+
+
+PLURALS = """
+msgid ""
+msgstr "Content-Type: text/plain; charset=UTF-8\\nPlural-Forms: nplurals={count}; plural=0;\\n"
+
+msgid "%d file"
+msgid_plural "%d files"
+{forms}
+"""
+
+
+@pytest.mark.parametrize(
+    ("targets", "sources"),
+    [("a", ["%d files"]), ("ab", ["%d file", "%d files"]), ("abc", ["%d file", *["%d files"] * 2])],
+)
+def test_each_plural_form_of_a_language_has_a_source(tmp_path, targets, sources):
+    forms = "\n".join(f'msgstr[{number}] "{form}"' for number, form in enumerate(targets))
+    content = PLURALS.format(count=len(targets), forms=forms)
+    pairs, drops = read(tmp_path, "a.po", content)
+    assert pairs == list(zip(sources, targets, strict=True)) and drops.total == 0
+
+
+def tmx_of(*variants, doctype=""):
+    segments = (f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in variants)
+    header = '<header creationtool="x" creationtoolversion="1" segtype="sentence" o-tmf="x"'
+    header += ' adminlang="en" srclang="en" datatype="html"/>'
+    return f'{doctype}<tmx version="1.4">{header}<body><tu>{"".join(segments)}</tu></body></tmx>'
+
+
+def test_variants_of_a_language_are_pairs_of_their_own(tmp_path):
+    content = tmx_of(("en", "Yes"), ("de", "Ja"), ("de", "Jawohl"), ("de-AT", " "))
+    pairs, drops = read(tmp_path, "a.tmx", content, src="en", tgt="de")
+    assert pairs == [("Yes", "Ja"), ("Yes", "Jawohl")] and drops.total == 0
+    # With its own statement of how it is encoded, as Trados writes it.
+    packed = ('<?xml version="1.0" encoding="UTF-16"?>' + content).encode("utf-16")
+    assert read(tmp_path, "b.tmx", packed, src="en", tgt="de")[0] == pairs
+
+
+def test_tags_of_two_sides_are_the_same_by_their_x_and_not_by_their_i(tmp_path):
+    def pair(i, x, text):
+        return f'<bpt i="{i}" x="{x}">b</bpt>{text}<ept i="{i}">b</ept>'
+
+    content = tmx_of(
+        ("en", f"{pair(1, 1, 'Save')} or {pair(2, 2, 'quit')}<hi>!</hi>"),
+        ("de", f"{pair(1, 2, 'Beenden')} oder {pair(2, 1, 'sichern')}<hi>.</hi>"),
+    )
+    pairs, _ = read(tmp_path, "a.tmx", content, src="en", tgt="de", inline="keep")
+    expected = "<x2>Beenden</x2> oder <x1>sichern</x1><x3>.</x3>"
+    assert pairs == [("<x1>Save</x1> or <x2>quit</x2><x3>!</x3>", expected)]
+
+
+@pytest.mark.parametrize("state", ['state="new"', 'state="needs-translation"'])
+def test_targets_that_are_no_translations_yet_are_no_pairs(tmp_path, state):
+    content = XLIFF.replace("<target>", f"<target {state}>", 1)
+    pairs, drops = read(tmp_path, "a.xlf", content)
+    assert pairs == [] and drops.counts == {"no finished translation": 2}
 
 
 @pytest.mark.parametrize("name", ["a.tmx", "a.xliff", "a.po"])

@@ -53,10 +53,11 @@ def test_columns_of_a_table_of_tabs_have_numbers_or_names(tmp_path, text, column
 def test_what_a_line_lacks_is_counted_at_its_own_line(tmp_path):
     written(tmp_path, "en\tx\tde\na\t\tb\na\n\t\tb\na\t\tb\tmore\n")
     pairs, drops = read(tmp_path, "tsv", "en", "de")
-    assert pairs == [("a", "b"), ("a", "b")]
+    assert pairs == [("a", "b")]
     assert [str(example) for example in drops.examples] == [
-        f"{tmp_path}/a.txt:3: not two columns: 1 column where there should be 3 or more",
+        f"{tmp_path}/a.txt:3: not two columns: 1 column where the first line has 3",
         f"{tmp_path}/a.txt:4: empty side: the source is blank",
+        f"{tmp_path}/a.txt:5: not two columns: 4 columns where the first line has 3",
     ]
     # A test set may not skip pairs, but a header is none.
     written(tmp_path, "en\tde\na\tb\n")
@@ -119,8 +120,8 @@ def test_malformed_values_are_counted_at_their_lines_and_the_rest_is_read(tmp_pa
         "a.txt:3: malformed CSV: ',' expected after '\"'",
         *(f"a.txt:{n}: line end in a value: a value goes on for 3 lines" for n in (4, 5, 6)),
         "a.txt:7: invalid UTF-8: byte 0xFF at byte 1 of the source column",
-        "a.txt:9: not two columns: 1 column where there should be 2 or more",
-        "a.txt:10: not two columns: 0 columns where there should be 2 or more",
+        "a.txt:9: not two columns: 1 column where the first line has 2",
+        "a.txt:10: not two columns: 0 columns where the first line has 2",
         "a.txt:12: malformed CSV: unexpected end of data",
     ]
 
@@ -131,6 +132,18 @@ def test_what_separates_values_shows_in_many_lines(tmp_path):
     assert pairs[0] == ("Hello, you", "Hallo, du") and drops.total == 0 and len(pairs) == 9
     with pytest.raises(CorpusError, match="',' or ';' may separate its values: write names of col"):
         read(written(tmp_path, "1;Hello, you;Hallo, du\n"), "csv", "2", "3")
+
+
+def test_rows_of_another_length_and_odd_headers(tmp_path):
+    written(
+        tmp_path, 'en,de,"notes\n(internal)"\nHello, you,Hallo, du\n"Bye, all", "Tschüss, du",\n'
+    )
+    pairs, drops = read(tmp_path, "csv", "en", "de")
+    assert pairs == [("Bye, all", "Tschüss, du")]
+    (defect,) = drops.examples
+    assert defect.line == 3 and defect.detail == "4 columns where the first line has 3"
+    pairs, _ = read(written(tmp_path, f"a,b\n{'x' * 200_000},y\n"), "csv", "a", "b")
+    assert len(pairs[0][0]) == 200_000
 
 
 def test_a_header_is_no_pair(tmp_path):

@@ -34,6 +34,14 @@ def test_two_files_of_an_archive_are_a_corpus(tmp_path, method):
     assert [path.name for path in tmp_path.iterdir()] == ["de-en.txt.zip"]  # nothing is unpacked
 
 
+def test_members_may_be_named(tmp_path):
+    more = {"__MACOSX/x/._Books.de-en.en": "x", "x/dev.en": "four", "de": "vier"}
+    assert read(tmp_path, MEMBERS | more, "x/dev.en", "de") == [("four", "vier")]
+    expected = [("one", "eins"), ("two", "zwei\u2028"), ("three", "drei")]
+    assert read(tmp_path, MEMBERS | more, "Books.de-en.en", "de-en.de") == expected
+    assert read(tmp_path, MEMBERS | {"__MACOSX/x/._Books.de-en.en": "x"}) == expected
+
+
 @pytest.mark.parametrize(
     ("changes", "sides", "message"),
     [
