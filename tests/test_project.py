@@ -82,7 +82,7 @@ EXTRAS = {
     "figures": ["figures"],
     "interop": ["export"],
     "files": ["hub"],
-    "data": ["dedup"],
+    "data": ["dedup", "memories"],
     "flaxformer_mt": ["ray"],  # cluster.py
     "training": ["wandb", "mlflow"],
 }
@@ -102,8 +102,10 @@ def test_every_import_of_the_package_is_a_declared_dependency():
         for package in {
             package for path in files for package in imported_packages(path)
         } - not_declared:
-            # What is not installed is looked for under its own name (MLflow's client has two).
-            names = map(canonicalize_name, providers.get(package, [package, f"{package}-skinny"]))
+            # What is not installed is looked for under its own name, or one of these (MLflow's
+            # client, and `translate`).
+            usual = [package, f"{package}-skinny", f"{package}-toolkit"]
+            names = map(canonicalize_name, providers.get(package, usual))
             assert declared & set(names), f"{room.name}: imports {package}, which is not declared"
 
 

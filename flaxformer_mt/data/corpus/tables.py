@@ -106,7 +106,7 @@ def rows(path: AnyPath, delimiter: str, *, skips_header: bool) -> Iterator[list[
         if isinstance(cells, NoText) and line.count(b'"') % 2:
             taken = following.value_from(line, delimiter)
             if taken:
-                cells = NoText(BROKEN_LINE, f"a value goes on for {1 + len(taken)} lines")
+                cells = NoText(BROKEN_LINE, f"a value spans {1 + len(taken)} lines")
                 yield from itertools.repeat(cells, len(taken))
         yield cells
 

@@ -118,7 +118,7 @@ def test_malformed_values_are_counted_at_their_lines_and_the_rest_is_read(tmp_pa
     }
     assert [str(example).removeprefix(f"{tmp_path}/") for example in drops.examples] == [
         "a.txt:3: malformed CSV: ',' expected after '\"'",
-        *(f"a.txt:{n}: line end in a value: a value goes on for 3 lines" for n in (4, 5, 6)),
+        *(f"a.txt:{n}: line end in a value: a value spans 3 lines" for n in (4, 5, 6)),
         "a.txt:7: invalid UTF-8: byte 0xFF at byte 1 of the source column",
         "a.txt:9: not two columns: 1 column where the first line has 2",
         "a.txt:10: not two columns: 0 columns where the first line has 2",
