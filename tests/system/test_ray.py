@@ -8,6 +8,7 @@ import functools
 import ipaddress
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -99,13 +100,21 @@ def _address(hexadecimal: str) -> str:
     return str(getattr(address, "ipv4_mapped", None) or address)
 
 
-def test_only_this_machine_reaches_the_cluster_that_a_command_starts(workdir, tmp_path):
+@pytest.fixture
+def own_folder():
+    """Ray's, in which a command finds no cluster of another test; sockets' paths must be short."""
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as name:
+        yield name
+
+
+def test_only_this_machine_reaches_the_cluster_that_a_command_starts(workdir, tmp_path, own_folder):
     source, output = tmp_path / "in", tmp_path / "out"
     source.write_text("".join(f"{PAIRS[n % 4][0]}\n" for n in range(4000)))
     process = started(
         *("translate", "--workdir", workdir, "--input", source, "--output", output),
         *("--window", 4, "--engine", "ray"),
         RAY_ADDRESS="",
+        RAY_TMPDIR=own_folder,
         HOME=str(tmp_path),
     )
     wait_until(lambda: committed(output) >= 8, process)
