@@ -117,17 +117,20 @@ class _OnePath(CorpusKind):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TabSeparated(_OnePath):
-    kind = "tsv"
-    meaning = "one file, columns between tabs"
-    endings = ("tsv",)
-
+class _SidesMayBeNamed(_OnePath):
     src: str = a_choice()
     tgt: str = a_choice()
 
     @property
     def sides(self) -> tuple[str, str] | None:
         return (self.src, self.tgt) if self.src or self.tgt else None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TabSeparated(_SidesMayBeNamed):
+    kind = "tsv"
+    meaning = "one file, columns between tabs"
+    endings = ("tsv",)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -162,18 +165,12 @@ class ZipArchive(_TwoKeys):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TranslationMemory(_OnePath):
+class TranslationMemory(_SidesMayBeNamed):
     kind = "memory"
     meaning = "a translation memory or catalogue: TMX, XLIFF or PO"
     endings = ("tmx", "xliff", "xlf", "po")
 
-    src: str = a_choice()
-    tgt: str = a_choice()
     inline: Literal["drop", "keep"] = a_choice()
-
-    @property
-    def sides(self) -> tuple[str, str] | None:
-        return (self.src, self.tgt) if self.src or self.tgt else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -99,39 +99,38 @@ def rows(path: AnyPath, delimiter: str, *, skips_header: bool) -> Iterator[list[
     """
     following = _Lines(lines(path))
     if skips_header:
-        _, count = _first_row(following, delimiter)
+        _, count = following.row(delimiter)
         yield from itertools.repeat(_HEADER, count)
-    while (line := following.next()) is not None:
-        cells = _cells_of([line], delimiter)
-        if isinstance(cells, NoText) and line.count(b'"') % 2:
-            taken = following.value_from(line, delimiter)
-            if taken:
-                cells = NoText(BROKEN_LINE, f"a value spans {1 + len(taken)} lines")
-                yield from itertools.repeat(cells, len(taken))
-        yield cells
 
-
-def _first_row(following: _Lines, delimiter: str) -> tuple[list[str], int]:
-    """The first row's values, none if it isn't well formed, and how many lines it takes."""
-    line = following.next()
-    if line is None:
-        return [], 0
-    cells, count = _cells_of([line], delimiter), 1
-    if isinstance(cells, NoText) and line.count(b'"') % 2:
-        taken = following.value_from(line, delimiter)
-        if taken:
-            cells, count = _cells_of([line, *taken], delimiter), 1 + len(taken)
-    return ([] if isinstance(cells, NoText) else _decoded(cells)), count
+    cells, count = following.row(delimiter)
+    while count:
+        if count > 1:
+            cells = NoText(BROKEN_LINE, f"a value spans {count} lines")
+        yield from itertools.repeat(cells, count)
+        cells, count = following.row(delimiter)
 
 
 class _Lines:
-    """Lines that can be put back."""
+    """Lines of comma-separated values, read row by row."""
 
     def __init__(self, read: Iterator[bytes]) -> None:
         self._read = read
         self._ahead = collections.deque[bytes]()
 
-    def next(self) -> bytes | None:
+    def row(self, delimiter: str) -> tuple[list[bytes] | NoText, int]:
+        """The next row's cells, or why it has none, and how many lines it takes: 0 after the
+        last."""
+        line = self._next()
+        if line is None:
+            return [], 0
+        cells = _cells_of([line], delimiter)
+        if isinstance(cells, NoText) and line.count(b'"') % 2:
+            taken = self.value_from(line, delimiter)
+            if taken:
+                return _cells_of([line, *taken], delimiter), 1 + len(taken)
+        return cells, 1
+
+    def _next(self) -> bytes | None:
         """The next line, None after the last."""
         return self._ahead.popleft() if self._ahead else next(self._read, None)
 
@@ -139,7 +138,7 @@ class _Lines:
         """Takes the further lines of a value that begins in this one; none if its end isn't among
         the next few."""
         taken: list[bytes] = []
-        while len(taken) < _LONGEST_VALUE and (another := self.next()) is not None:
+        while len(taken) < _LONGEST_VALUE and (another := self._next()) is not None:
             taken.append(another)
             if another.count(b'"') % 2:
                 if not isinstance(_cells_of([line, *taken], delimiter), NoText):
@@ -160,7 +159,7 @@ def _cells_of(record: Sequence[bytes], delimiter: str) -> list[bytes] | NoText:
     except csv.Error as error:
         return NoText(MALFORMED_CSV, str(error))
     if len(parsed) != 1:
-        return NoText(MALFORMED_CSV, "lines of their own")
+        return NoText(MALFORMED_CSV, "several rows where there should be one")
     return [cell.strip().encode(errors="surrogateescape") for cell in parsed[0]]
 
 
@@ -197,7 +196,8 @@ def _delimiter(path: AnyPath, sides: tuple[str, str], place: str) -> tuple[str, 
     """
     first_rows, fitting = {}, collections.Counter[str]()
     for delimiter in _DELIMITERS:
-        first_rows[delimiter], _ = _first_row(_Lines(lines(path)), delimiter)
+        cells, _ = _Lines(lines(path)).row(delimiter)
+        first_rows[delimiter] = [] if isinstance(cells, NoText) else _decoded(cells)
         if _is_numbered(sides):
             read = itertools.islice(rows(path, delimiter, skips_header=False), _LOOKED_AT)
             counts = collections.Counter(
