@@ -54,7 +54,7 @@ def choose_if_missing(run: RunDirectory, config: ExperimentConfig) -> None:
 
 def advice(run: RunDirectory, config: ExperimentConfig) -> Iterator[str]:
     """Sentences about a finished run with these settings. Raises RunDirectoryError."""
-    metric = config.training.best_metric
+    metric = config.training.best_score
     reports = list(read_metrics(run.metrics))
     validations = {report["step"]: report for report in reports if report.get("kind") == "valid"}
     diverged_step = diverged_since(reports)
@@ -144,9 +144,12 @@ def course(scores: Mapping[int, float], metric: str, *, steps: int) -> str:
 
     A training that ended before them had no patience left.
     """
-    name, hardly = _NAMES[metric], _HARDLY[metric]
+    kind, _, validation_set = metric.partition("/")
+    name, hardly = _NAMES[kind], _HARDLY[kind]
+    if validation_set:
+        name = f"{name} of {validation_set}"
     # Higher is better.
-    ranks = {step: -score if metric == "loss" else score for step, score in scores.items()}
+    ranks = {step: -score if kind == "loss" else score for step, score in scores.items()}
     best = max(ranks, key=lambda step: (ranks[step], -step))
     last = max(scores)
 

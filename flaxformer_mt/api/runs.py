@@ -5,15 +5,17 @@ Nothing here imports JAX before it is called: commands take their flags from thi
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from flaxformer_mt.api import config_of, say
 from flaxformer_mt.config import CorpusConfig, DataConfig, freeze
+from flaxformer_mt.config.tokenizers import for_corpus
 from flaxformer_mt.data.corpus import CorpusError, read_pairs
-from flaxformer_mt.data.prepare.make import valid_text
+from flaxformer_mt.data.prepare.make import valid_sets
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT
 from flaxformer_mt.evaluation import evaluate as one_set
 from flaxformer_mt.evaluation.evaluate import Evaluation, kept_scores
@@ -50,8 +52,9 @@ def evaluate(
 ) -> dict[str, Evaluation]:
     """Translates test sets and scores them, by name: `evaluate("runs/mine")["test"].scores.bleu`.
 
-    `test` is one of the run's `data.test`, or "valid"; text of your own, `{"name": (sources,
-    references)}`; or None for all of `data.test`. `translator` replaces `Translator.load(run)`:
+    `test` is one of the run's `data.test`, "valid", or "valid.NAME" of several validation sets;
+    text of your own, `{"name": (sources, references)}`; or None for all of `data.test`.
+    `translator` replaces `Translator.load(run)`:
     with other weights or settings, or several runs. `folder` has the run's test files, if they
     aren't in its `data.folder` any more. By default `scoring` is BLEU, chrF, TER and, if
     it has rules for the language, the paper's BLEU.
@@ -64,22 +67,27 @@ def evaluate(
     data = config_of(opened).data
     if isinstance(test, Mapping):
         # One set's scores must not replace another's.
-        clashes = test.keys() & {VALID, *(corpus.name for corpus in data.test)}
+        clashes = test.keys() & {VALID, *sets_by_name(data)}
         if clashes:
             raise ScoringError(
                 f"{clashes.pop()!r} is already a set of this run: choose another name"
             )
     else:
         test = sets_of_run(opened, data, test, folder=folder)
-    if scoring is None:
-        scoring = scoring_of(data)
+    corpora = sets_by_name(data)
+    sets = {}
+    for name, text in test.items():
+        settings = for_corpus(data, corpora.get(name, CorpusConfig()))
+        languages = (settings.src_lang, settings.tgt_lang) if name in corpora else ("", "")
+        how = scoring_of(settings) if scoring is None else scoring
+        sets[name] = ScoredSet(*text, scoring=how, languages=languages)
 
     def load() -> Translator:
         from flaxformer_mt.decoding.translator import Translator
 
         return translator or Translator.load(opened)
 
-    scored = evaluations(test, load, opened.evaluation, scoring=scoring, examples=examples)
+    scored = evaluations(sets, load, opened.evaluation, examples=examples)
     return {evaluation.name: evaluation for evaluation in scored}
 
 
@@ -90,24 +98,48 @@ def sets_of_run(
 
     Raises ScoringError, CorpusError.
     """
-    if name == VALID:
-        return {VALID: _valid_set(run)}
+    if is_validation(name):
+        sets = _valid_sets(run)
+        if name == VALID:
+            return sets
+        if name in sets:
+            return {name: sets[name]}
 
     corpora = {corpus.name: corpus for corpus in data.test}
     if name is not None and name not in corpora:
-        names = ", ".join([*corpora, VALID])
+        names = ", ".join(sets_by_name(data))
         raise ScoringError(f"{run}: has no test set {name!r}; it has {names}")
     if not corpora:
         raise ScoringError(f"{run}: has no data.test: evaluate '{VALID}', or give --src and --ref")
-    chosen = corpora.values() if name is None else [corpora[name]]
     folder = data.folder if folder is None else folder
-    return {corpus.name: _test_set(corpus, folder) for corpus in chosen}
+    return {
+        corpus.name: _test_set(corpus, folder)
+        for corpus in (corpora.values() if name is None else [corpora[name]])
+    }
 
 
-def _valid_set(run: RunDirectory) -> tuple[Sequence[str], Sequence[str]]:
+def is_validation(name: str | None) -> TypeGuard[str]:
+    """Whether a set's name means validation text: `valid`, or `valid.NAME`."""
+    return name is not None and name.split(".")[0] == VALID
+
+
+def sets_by_name(data: DataConfig) -> dict[str, CorpusConfig]:
+    """The sets that a run can be evaluated on: tests, and "valid", or "valid.NAME" of several."""
+    tests = {corpus.name: corpus for corpus in data.test}
+    return tests | {
+        _validation_name(key.rpartition(".")[2]): corpus for key, corpus in data.validation.items()
+    }
+
+
+def _validation_name(name: str) -> str:
+    """How commands call a validation set, so that no test set has its name."""
+    return name if name == VALID else f"{VALID}.{name}"
+
+
+def _valid_sets(run: RunDirectory) -> Sets:
     if not all(exists(run.data / file_name) for file_name in VALID_TEXT):
         raise ScoringError(f"{run}: has no validation text: give files by --src and --ref")
-    return valid_text(run.data)
+    return {_validation_name(name): text for name, text in valid_sets(run.data).items()}
 
 
 def _test_set(corpus: CorpusConfig, folder: str) -> tuple[Sequence[str], Sequence[str]]:
@@ -118,12 +150,21 @@ def _test_set(corpus: CorpusConfig, folder: str) -> tuple[Sequence[str], Sequenc
     return [pair.src for pair in pairs], [pair.tgt for pair in pairs]
 
 
+@dataclasses.dataclass(frozen=True)
+class ScoredSet:
+    """A set to translate and score."""
+
+    sources: Sequence[str]
+    references: Sequence[str]
+    scoring: Scoring
+    languages: tuple[str, str] = ("", "")  # of both sides, as codes; empty: the translator's
+
+
 def evaluations(
-    sets: Sets,
+    sets: Mapping[str, ScoredSet],
     load: Callable[[], Translator],
     directory: Path,
     *,
-    scoring: Scoring,
     examples: int,
     processes: Processes | None = None,
 ) -> Iterator[Evaluation]:
@@ -131,25 +172,26 @@ def evaluations(
 
     Several processes share a set's sentences; the first one scores. All sets are checked first.
     """
-    for name, (sources, references) in sets.items():
-        one_set.check(name, sources, references, directory)
+    for name, scored in sets.items():
+        one_set.check(name, scored.sources, scored.references, directory)
     from flaxformer_mt.api.validation import translate_together
     from flaxformer_mt.parallel.compile_cache import working_time
     from flaxformer_mt.parallel.processes import ALONE
 
     translator = load()
-    for name, (sources, references) in sets.items():
+    for name, scored in sets.items():
         start = working_time()
-        translations = translate_together(translator, sources, processes or ALONE)
+        of_set = translator.in_languages(*scored.languages)
+        translations = translate_together(of_set, scored.sources, processes or ALONE)
         if processes is None or processes.is_first:
             yield one_set.evaluate(
-                translator,
-                sources,
-                references,
+                of_set,
+                scored.sources,
+                scored.references,
                 translated=(translations, working_time() - start),
                 name=name,
                 directory=directory,
-                scoring=scoring,
+                scoring=scored.scoring,
                 examples=examples,
             )
 

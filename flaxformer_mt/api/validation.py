@@ -1,14 +1,20 @@
 """BLEU on the validation set, decoded during training."""
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flaxformer_mt.api import say
 from flaxformer_mt.config import DataConfig
-from flaxformer_mt.config.tokenizers import USUAL, tokenizer_for, validation_tokenizer
-from flaxformer_mt.data.prepare.make import valid_text
+from flaxformer_mt.config.tokenizers import (
+    USUAL,
+    for_corpus,
+    tokenizer_for,
+    validation_tokenizer,
+)
+from flaxformer_mt.data.prepare.make import valid_sets
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.decoding.masks.copies import copied_types
 from flaxformer_mt.decoding.text.translation import Hypothesis, Translation
@@ -20,7 +26,7 @@ from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.trackers import Sample
-from flaxformer_mt.training.validation import Evaluator
+from flaxformer_mt.training.validation import Evaluator, mean_of_sets
 
 SAMPLES = 8
 
@@ -32,26 +38,38 @@ def bleu_evaluator(
     show: Callable[[int, Sequence[Sample]], None],
     processes: Processes,
 ) -> Evaluator:
-    """`(params, step) -> {"bleu": ..., "chrf": ...}` over the whole validation text of the run.
+    """`(params, step) -> {"bleu": ..., "chrf": ...}` over the whole validation text of the run; of
+    several sets their means, and `bleu/SET` and so on.
 
     Each call gives `show` the step and a few sentences. Several processes share the text.
     """
     config = program.config
-    tokenizer = announced_tokenizer(config.data)
-    sources, references = valid_text(local_copy(run.data))
+    sets = valid_sets(local_copy(run.data))
+    in_languages = {
+        key.rpartition(".")[2]: for_corpus(config.data, corpus)
+        for key, corpus in config.data.validation.items()
+    }
+    tokenizers = announced_tokenizers(in_languages)
+    sources = [line for lines, _ in sets.values() for line in lines]
+    references = [line for _, lines in sets.values() for line in lines]
     settings = dataclasses.replace(
         config.decoding, beam_size=config.training.validate_beam, diverse_groups=1
     )
-    tags = frozenset(corpus.tag for corpus in config.data.train) - {""}
+    tags = config.data.tags
     symbols = config.data.vocabulary.symbols
     if settings.copy_symbols:  # what can't be copied is an error before the first step
         copied_types(vocabularies, symbols, tags)
     sampled = range(0, len(sources), max(1, len(sources) // SAMPLES))
 
     def scored(hypotheses: Sequence[str], step: int) -> dict[str, float]:
-        scores = corpus_scores(hypotheses, references, tokenizer=tokenizer)
         show(step, [Sample(sources[i], references[i], hypotheses[i]) for i in sampled])
-        return {"bleu": scores.bleu, "chrf": scores.chrf}
+        left = iter(hypotheses)
+        by_set = {}
+        for name, (_, targets) in sets.items():
+            outputs = list(itertools.islice(left, len(targets)))
+            scores = corpus_scores(outputs, targets, tokenizer=tokenizers[name])
+            by_set[name] = {"bleu": scores.bleu, "chrf": scores.chrf}
+        return mean_of_sets(by_set)
 
     def evaluate(params: Any, step: int) -> Mapping[str, float]:
         translator = Translator(
@@ -69,6 +87,14 @@ def bleu_evaluator(
         return processes.first(lambda: scored(hypotheses, step))
 
     return evaluate
+
+
+def announced_tokenizers(sets: Mapping[str, DataConfig]) -> dict[str, str]:
+    """How BLEU is tokenised for each validation set, by the run's settings in its languages. Says
+    and raises as `announced_tokenizer`, for one set of each language."""
+    by_language = {data.tgt_lang: data for data in sets.values()}
+    tokenizers = {code: announced_tokenizer(data) for code, data in by_language.items()}
+    return {name: tokenizers[data.tgt_lang] for name, data in sets.items()}
 
 
 def announced_tokenizer(data: DataConfig) -> str:

@@ -154,6 +154,14 @@ NO_SPLIT = {
         "lines of fewer (default: sentence by sentence)"
     ),
 }
+TAG = {
+    "--tag": Flag(
+        "put this before every line: a tag of the run's training text "
+        "(data.train.NAME.tag), such as <2fr> for a target language, or several in quotation marks",
+        takes="TAG",
+        read=utf8_text,
+    ),
+}
 SHORTLIST = {
     "--shortlist": Flag(
         "choose only among target words that the source words make likely, learned "
@@ -401,6 +409,8 @@ def as_asked(options: Namespace, translator: fm.Translator) -> fm.Translator:
             f"--beam-size {config.beam_size} must be a multiple of the {config.diverse_groups} "
             "groups (decoding.diverse_groups, --diverse-groups)"
         )
+    if getattr(options, "tag", None):
+        translator = translator.with_tag(options.tag)
     if getattr(options, "no_split", False):
         translator = translator.with_whole_lines()
     dtype = getattr(options, "dtype", None)

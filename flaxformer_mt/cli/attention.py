@@ -10,6 +10,7 @@ from flaxformer_mt.api import config_of, say
 from flaxformer_mt.attention.page import attention_page
 from flaxformer_mt.attention.weights import KINDS, Kind, pick
 from flaxformer_mt.cli.arguments import (
+    TAG,
     WORKDIR,
     Flag,
     add_decoding,
@@ -102,6 +103,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose, _EPILOG)
     flags(parser, WORKDIR, required=True)
     add_decoding(parser)
+    flags(parser, TAG)
     picture = parser.add_argument_group("a picture of one sentence")
     flags(picture, _PICTURE, style="lines")
     add_size(picture)

@@ -11,10 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import flaxformer_mt as fm
 from flaxformer_mt.api import config_of, say
-from flaxformer_mt.api.runs import VALID, evaluations, sets_of_run
+from flaxformer_mt.api.runs import (
+    VALID,
+    ScoredSet,
+    evaluations,
+    is_validation,
+    sets_by_name,
+    sets_of_run,
+)
 from flaxformer_mt.bulk.stream import NOTES
 from flaxformer_mt.cli.arguments import (
     NO_SPLIT,
+    TAG,
     WORKDIR,
     Flag,
     add_decoding,
@@ -39,7 +47,9 @@ from flaxformer_mt.cli.scoring import (
     require_aligned,
     scoring,
 )
-from flaxformer_mt.config.languages import base_language
+from flaxformer_mt.config import CorpusConfig
+from flaxformer_mt.config.languages import base_language, languages_of_tag
+from flaxformer_mt.config.tokenizers import for_corpus
 from flaxformer_mt.evaluation.evaluate import check_place, keep, read_segments
 from flaxformer_mt.evaluation.page import SHOWN
 from flaxformer_mt.evaluation.scoring import Scoring, assess, scoring_of
@@ -57,7 +67,8 @@ if TYPE_CHECKING:
 _WHAT = {
     **WORKDIR,
     "--set": Flag(
-        "one of the run's test sets (data.test; default: all), or `valid`",
+        "one of the run's test sets (data.test; default: all), `valid`, or `valid.NAME` of several "
+        "validation sets",
         takes="NAME",
         read=utf8_text,
     ),
@@ -78,7 +89,7 @@ _WHAT = {
     "--json": Flag("print the scores as JSON"),
 }
 _OF_RUNS = set(
-    "workdir weights set folder dtype coordinator num_processes process_id heartbeat".split()
+    "workdir weights set folder dtype tag coordinator num_processes process_id heartbeat".split()
 )
 
 
@@ -86,7 +97,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
     add_decoding(parser)
     add_search(parser)
-    flags(parser, _WHAT | NO_SPLIT)
+    flags(parser, _WHAT | NO_SPLIT | TAG)
     add_scoring(parser)
     examples = "how many of the worst and best translations to show on a page (0: none)"
     flags(parser, {"--examples": Flag(examples, takes="N", read=count)}, examples=SHOWN)
@@ -128,8 +139,10 @@ def _check_run(options: Namespace, parser: ArgumentParser, given_flags: Set[str]
         parser.error("--src and --ref go together")
     if options.src is not None and given_flags & {"set", "folder"}:
         parser.error("--src and --ref already name the files: leave out --set and --folder")
-    if options.set == VALID and options.folder is not None:
+    if is_validation(options.set) and options.folder is not None:
         parser.error("--folder is for test files, but the run itself holds the text of --set valid")
+    if options.tag is not None and options.src is None and options.testset is None:
+        parser.error("--tag is for --src with --ref, and --testset: the run's own sets have theirs")
     if options.name is not None and options.src is None and options.testset is None:
         parser.error("--name is for --src with --ref, --testset and --hypotheses")
 
@@ -138,10 +151,19 @@ def evaluate_run(options: Namespace, parser: ArgumentParser, processes: Processe
     """Several processes share each set's sentences; the first one scores and prints."""
     run = RunDirectory(as_path(options.workdir))
     config = config_of(run).data
-    _check_languages(options, parser, config)
-    how = scoring(options, parser, scoring_of(config))
+    of_tag = CorpusConfig()
+    if options.tag is not None:
+        src_lang, tgt_lang = languages_of_tag(config.directions, options.tag)
+        of_tag = CorpusConfig(src_lang=src_lang, tgt_lang=tgt_lang)
+    _check_languages(options, parser, for_corpus(config, of_tag))
     # Every file is read before anything is translated, so that a misspelt name costs no time.
-    sets = _test_sets(options, parser, run, config, processes)
+    texts = _test_sets(options, parser, run, config, processes)
+    corpora = sets_by_name(config)
+    sets = {}
+    for name, text in texts.items():
+        settings = for_corpus(config, corpora.get(name, of_tag))
+        how = scoring(options, parser, scoring_of(settings))
+        sets[name] = ScoredSet(*text, scoring=how, languages=(settings.src_lang, settings.tgt_lang))
     directory = run.evaluation if options.output is None else as_path(options.output)
     # The first process chooses: a run in training may change a moment later.
     chosen = processes.first(lambda: dataclasses.asdict(chosen_weights(run, options.weights)))
@@ -155,7 +177,7 @@ def evaluate_run(options: Namespace, parser: ArgumentParser, processes: Processe
     scores: dict[str, Any] = {}
     compile_seconds = watch_compilations().seconds
     for evaluation in evaluations(
-        sets, load, directory, scoring=how, examples=options.examples, processes=processes
+        sets, load, directory, examples=options.examples, processes=processes
     ):
         before, compile_seconds = compile_seconds, watch_compilations().seconds
         _report(evaluation, compile_seconds - before)
@@ -192,7 +214,7 @@ def _test_sets(
         return sets_of_run(run, config, options.set, folder=options.folder)
 
     name = _set_name(options)
-    if name in {VALID, *(corpus.name for corpus in config.test)}:
+    if name in {VALID, *sets_by_name(config)}:
         # One set's scores must not replace another's.
         parser.error(f"{name!r} is already a test set of this run: choose another --name")
     sources, references = given_text(options, processes)

@@ -60,7 +60,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 def write_text(folder: Path, data: DataConfig) -> None:
     """The built-in corpora of `data` as files SPLIT.LANGUAGE; UserError if one of them exists."""
-    sources = [corpus.source for corpus in (*data.train, data.valid, *data.test)]
+    sources = [corpus.source for corpus in (*data.train, *data.validation.values(), *data.test)]
     texts = [source for source in sources if isinstance(source, GrammarText)]
     files = [
         [folder / f"{text.split}.{language}" for language in (data.src_lang, data.tgt_lang)]

@@ -11,6 +11,7 @@ from flaxformer_mt.bulk.forms import PairForm, field_of
 from flaxformer_mt.cli.arguments import (
     DTYPE,
     NO_SPLIT,
+    TAG,
     WORKDIR,
     Flag,
     add_settings,
@@ -71,7 +72,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, DTYPE)
     pairs = "pairs (text files plain, .gz, .bz2, .xz or .zst; gs:// too)"
     flags(parser.add_argument_group(pairs), _PAIRS)
-    flags(parser, OUTPUT | _LINES | NO_SPLIT, overlong="refuse", engine="local")
+    flags(parser, OUTPUT | _LINES | NO_SPLIT | TAG, overlong="refuse", engine="local")
     options = parser.parse_args(arguments)
     _check(options, parser)
     form = _form(options, parser)

@@ -10,6 +10,7 @@ import flaxformer_mt as fm
 from flaxformer_mt.bulk.forms import NAMES, Form, Name, Shown, UnwritableError
 from flaxformer_mt.cli.arguments import (
     NO_SPLIT,
+    TAG,
     WORKDIR,
     Flag,
     add_decoding,
@@ -117,7 +118,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     source = "source lines; plain, .gz, .bz2, .xz or .zst; gs:// too (default: standard input)"
     flags(parser, {"--input": Flag(source, takes="FILE")} | OUTPUT, engine="local")
     flags(parser.add_argument_group("input and output formats"), _FORMS, format="text")
-    flags(parser, _LINES | NO_SPLIT, n_best=1, overlong="split")
+    flags(parser, _LINES | NO_SPLIT | TAG, n_best=1, overlong="split")
     add_search(parser)
     constraints = parser.add_argument_group("constraints on translations")
     flags(constraints, _CONSTRAINTS, prefix="", suppress=[], forbid=[], ensemble=[])

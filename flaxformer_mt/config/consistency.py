@@ -23,7 +23,8 @@ from flaxformer_mt.errors import nearest
 
 _WRITTEN_MARKS = ("<pad>", "<s>", "</s>", "<unk>")
 _WRITTEN_BYTE = re.compile("<0x[0-9A-F]{2}>")
-_BLANK = re.compile(r"[\s\u2581]")  # U+2581 is SentencePiece's mark of a blank
+_BLANK_MARK = "\u2581"  # SentencePiece's
+_BLANK = re.compile(rf"[\s{_BLANK_MARK}]")
 TRACKERS = ("tensorboard", "wandb", "mlflow")
 # By setting of the vocabulary.
 _ONLY_LEARNED = ("tgt_types", "split_digits", "tgt_size")  # not of a given vocabulary
@@ -43,6 +44,7 @@ def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
     yield from _learned_types(config.data.vocabulary)
 
     yield from _training(config.training)
+    yield from _validation_sets(config)
     yield from _decoding(config.decoding)
     yield from _copied_symbols(config)
     yield from _mesh(config.mesh)
@@ -168,8 +170,7 @@ def _copied_symbols(config: ExperimentConfig) -> Iterator[str]:
         yield "'decoding.copy_symbols' needs 'decoding.outputs' = 'text'"
     if config.decoding.no_repeat_ngram:
         yield "'decoding.copy_symbols' needs 'decoding.no_repeat_ngram' = 0"
-    tags = {corpus.tag for corpus in config.data.train} & {*vocabulary.symbols}
-    for tag in sorted(tags):
+    for tag in sorted(config.data.tags & {*vocabulary.symbols}):
         yield f"'data.vocabulary.symbols' has the tag {tag}, which no output should copy"
     if not (vocabulary.symbols or vocabulary.model or vocabulary.src_model):
         yield "'decoding.copy_symbols' needs 'data.vocabulary.symbols'"
@@ -196,12 +197,35 @@ def _mesh(mesh: MeshConfig) -> Iterator[str]:
 
 def _mixture(data: DataConfig) -> Iterator[str]:
     is_mixture = any(corpus.weight > 0 for corpus in data.train)
+    temperature = data.mix_temperature
+    if 0 < temperature < 1:
+        yield f"'data.mix_temperature' = {temperature} must be 0 (off) or at least 1"
+    if temperature and is_mixture:
+        yield (
+            f"'data.mix_temperature' = {temperature} decides the corpora's shares, but they have a "
+            "'weight' too: set one of both"
+        )
     for corpus in data.train:
         if is_mixture and not corpus.weight:
             key = f"data.train.{corpus.name}.weight"
             yield f"'{key}' must be set too, as every corpus's in a mixture"
-    if data.epoch_pairs and not is_mixture:
-        yield "'data.epoch_pairs' is for mixtures, where every corpus has a weight"
+    if data.epoch_pairs and not (is_mixture or temperature):
+        yield (
+            "'data.epoch_pairs' is for mixtures, where every corpus has a weight, or with "
+            "'data.mix_temperature'"
+        )
+
+
+def _validation_sets(config: ExperimentConfig) -> Iterator[str]:
+    data, best_set = config.data, config.training.best_set
+    names = [corpus.name for corpus in data.valid_sets]
+    if names and data.valid != CorpusConfig(name="valid"):
+        yield "'data.valid' is set, and 'data.valid_sets' too: set one of both"
+    if best_set and not names:
+        yield f"'training.best_set' = '{best_set}' needs 'data.valid_sets'"
+    elif best_set and best_set not in names:
+        hint = nearest(best_set, names)
+        yield f"'training.best_set' = '{best_set}' isn't in data.valid_sets; {hint}"
 
 
 def _held_out_text(data: DataConfig) -> Iterator[str]:
@@ -209,7 +233,8 @@ def _held_out_text(data: DataConfig) -> Iterator[str]:
         return
     setting = f"'data.valid_fraction' = {data.valid_fraction}"
     if data.has_validation_text:
-        yield f"{setting} holds out training text, but 'data.valid' is set too"
+        named = "data.valid_sets" if data.valid_sets else "data.valid"
+        yield f"{setting} holds out training text, but '{named}' is set too"
     if len(data.train) > 1:
         names = ", ".join(corpus.name for corpus in data.train)
         yield f"{setting} splits one corpus, but data.train has {names}: set 'data.valid' instead"
@@ -267,8 +292,11 @@ def _misplaced_in_corpora(data: DataConfig) -> Iterator[str]:
     for key, corpus in _corpora(data):
         if corpus.weight and not key.startswith("data.train."):
             yield f"'{key}.weight' = {corpus.weight}: only training corpora have weights"
-        if _BLANK.search(corpus.tag) or corpus.tag in _WRITTEN_MARKS:
-            yield f"'{key}.tag' = {corpus.tag!r} must be one word other than a mark such as </s>"
+        if corpus.tag != " ".join(corpus.tags) or _BLANK_MARK in corpus.tag:
+            yield f"'{key}.tag' = {corpus.tag!r} must be words with single blanks between them"
+        for tag in corpus.tags:
+            if tag in _WRITTEN_MARKS:
+                yield f"'{key}.tag' = {corpus.tag!r} has {tag}, a mark of vocabularies"
     if any(corpus.name == "valid" for corpus in data.test):
         yield "'data.test.valid': `--set valid` means 'data.valid': rename the test set"
 
@@ -326,7 +354,7 @@ def _corpora(data: DataConfig) -> Iterator[tuple[str, CorpusConfig]]:
     for group, corpora in (("train", data.train), ("test", data.test)):
         for corpus in corpora:
             yield f"data.{group}.{corpus.name}", corpus
-    yield "data.valid", data.valid
+    yield from data.validation.items()
 
 
 def uneven_heads(model: ModelConfig) -> str:

@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 
 from flaxformer_mt.config.consistency import inconsistencies
 from flaxformer_mt.config.languages import with_languages
-from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig
+from flaxformer_mt.config.schema import CorpusConfig, DataConfig, ExperimentConfig
 from flaxformer_mt.errors import UserError, nearest
 
 
@@ -32,6 +32,9 @@ def field_types(cls: type) -> dict[str, Any]:
 def is_corpora(annotation: Any) -> bool:
     """Whether a setting holds corpora: a mapping in the ConfigDict, a tuple when frozen."""
     return annotation == tuple[CorpusConfig, ...]
+
+
+_CORPORA = tuple(name for name, hint in field_types(DataConfig).items() if is_corpora(hint))
 
 
 def fields_along(key: str) -> Iterator[dataclasses.Field[Any]]:
@@ -60,7 +63,7 @@ def default_config() -> ConfigDict:
 def thaw(config: ExperimentConfig) -> ConfigDict:
     """A `ConfigDict` to change, with known keys only, but corpora of any name."""
     thawed = ConfigDict(_plain(config)).lock()
-    for corpora in (thawed.data.train, thawed.data.test):
+    for corpora in (thawed.data[name] for name in _CORPORA):
         corpora.unlock()  # recursively
         for named_corpus in corpora.values():
             named_corpus.lock()
@@ -125,7 +128,7 @@ def _in_order(config: ConfigDict) -> dict[str, Any]:
     A ConfigDict gives its keys sorted, but the first of several equal pairs is kept.
     """
     plain: dict[str, Any] = config.to_dict()
-    for split in ("train", "test"):
+    for split in _CORPORA:
         try:
             corpora = plain["data"][split]
             names = vars(config["data"][split])["_fields"]

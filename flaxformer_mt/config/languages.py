@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig
@@ -124,6 +124,16 @@ def has_blanks_between_sentences(code: str) -> bool:
     return written_script(code) not in _WITHOUT_ANY_BLANKS
 
 
+def languages_of_tag(directions: Mapping[tuple[str, str], str], tag: str) -> tuple[str, str]:
+    """The source and the target language of a model's `directions` that a tag asks for; empty
+    where there are several, or none."""
+    pairs = [pair for pair, of_pair in directions.items() if of_pair == tag]
+    sources, targets = ({pair[side] for pair in pairs} for side in range(2))
+    (src,) = sources if len(sources) == 1 else [""]
+    (tgt,) = targets if len(targets) == 1 else [""]
+    return src, tgt
+
+
 def is_written_without_blanks(code: str) -> bool:
     """Whether text of the language has no blanks between words; a code may name its script."""
     return written_script(code) in _WITHOUT_BLANKS
@@ -152,13 +162,14 @@ def target_language_of(name: str, source_name: str = "") -> str:
 
 
 def with_languages(data: DataConfig) -> DataConfig:
-    """`data` with its empty languages filled in, where the names of its text show them."""
+    """`data` with its empty languages filled in, where its corpora or their names show them."""
     hints = {side: _hints(data, side) for side in _DEFAULTS}
     named: dict[str, Any] = {}
     for side, default in _DEFAULTS.items():
         codes = [hint.code for hint in hints[side].values()]
         if not any(hints.values()):
-            codes = [default]
+            stated = [getattr(corpus, f"{side}_lang") for corpus in data.train]
+            codes = [next(filter(None, stated), default)]
         if not getattr(data, f"{side}_lang") and len(codes) == 1:
             named[f"{side}_lang"] = codes[0]
     return dataclasses.replace(data, **named)
@@ -191,10 +202,12 @@ def contradicted(data: DataConfig) -> Iterator[str]:
 
 def assumed(data: DataConfig) -> str:
     """A sentence on the languages that `with_languages` assumes; empty if names show them."""
-    has_text = any(corpus.src or corpus.path for corpus in (*data.train, data.valid))
+    corpora = (*data.train, *data.validation.values())
+    has_text = any(corpus.src or corpus.path for corpus in corpora)
     sides = _open_sides(data)
     hints = [hint for side in sides for hint in _hints(data, side).values()]
-    if not has_text or not sides or any(hint.sure for hint in hints):
+    states_own = any(getattr(corpus, f"{side}_lang") for corpus in corpora for side in sides)
+    if not has_text or not sides or states_own or any(hint.sure for hint in hints):
         return ""
 
     decided = with_languages(data)
@@ -220,8 +233,12 @@ def _same(code: str) -> str:
 def _hints(data: DataConfig, side: str) -> dict[str, _Hint]:
     """Language -> the first name that hints at it; only sure hints, if there are any."""
     corpora = {f"data.train.{corpus.name}": corpus for corpus in data.train}
-    corpora["data.valid"] = data.valid
-    hints = [hint for key, corpus in corpora.items() if (hint := _hint(key, corpus, side))]
+    corpora |= data.validation
+    hints = [
+        hint
+        for key, corpus in corpora.items()
+        if not getattr(corpus, f"{side}_lang") and (hint := _hint(key, corpus, side))
+    ]
     sure_hints = [hint for hint in hints if hint.sure]
 
     by_language: dict[str, _Hint] = {}

@@ -411,7 +411,7 @@ def apply_overrides(config: ConfigDict, overrides: Sequence[str] | Mapping[str, 
     """Sets each `a.b=value` or `{"a.b": value}` in place, by the schema's types.
 
     Files, SRC,TGT or one of both sides such as TSV or JSONL,SRC_KEY,TGT_KEY, replace
-    `data.train.NAME`, `data.valid`, or all of `data.train` or `.test`.
+    `data.train.NAME`, `data.valid`, or all of `data.train`, `.valid_sets` or `.test`.
     A vocabulary size that is set is a hard limit, unless `soft_size` is set too. Raises
     ConfigError.
     """
@@ -456,13 +456,18 @@ def _reset_excluded(config: ConfigDict, overridden: Sequence[str]) -> None:
 
 def _reset_excluded_text(data: ConfigDict, overridden: Sequence[str]) -> None:
     is_fraction_set = _is_set("data.valid_fraction", overridden)
-    if _is_set("data.valid", overridden):
+    if _is_set("data.valid", overridden) or _is_set("data.valid_sets", overridden):
         if not is_fraction_set:
             data.valid_fraction = 0.0
+        if not _is_set("data.valid", overridden):
+            data.valid = corpus()
+        elif not _is_set("data.valid_sets", overridden):
+            data.valid_sets = {}
     elif is_fraction_set and data.valid_fraction:
-        data.valid = corpus()
+        data.valid, data.valid_sets = corpus(), {}
     # Two files have no weight, so they are no mixture.
     is_mixture = any(named_corpus.get("weight") for named_corpus in data.train.values())
+    is_mixture = is_mixture or data.mix_temperature > 0
     if "data.train" in overridden and not is_mixture:
         if not _is_set("data.epoch_pairs", overridden):
             data.epoch_pairs = 0

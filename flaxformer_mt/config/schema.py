@@ -247,8 +247,20 @@ class CorpusConfig:
     tag: str = setting(
         "",
         "one token put before every source, such as <bt> for back-translated text or <2de> for a "
-        "target language; to translate, write it before your own text",
+        "target language, or several with blanks between them; to translate, write them before "
+        "your own text, or give `translate` its --tag",
     )
+    src_lang: str = setting(
+        "", "its source language, in a model of several (empty: data.src_lang)", resume=True
+    )
+    tgt_lang: str = setting(
+        "", "its target language, in a model of several (empty: data.tgt_lang)", resume=True
+    )
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tokens put before every source."""
+        return tuple(self.tag.split())
 
     @property
     def source(self) -> kinds.CorpusSource:
@@ -414,6 +426,11 @@ class DataConfig:
     valid: CorpusConfig = setting(
         CorpusConfig(name="valid"), "validation corpus, used for every choice during training"
     )
+    valid_sets: tuple[CorpusConfig, ...] = setting(
+        (),
+        "instead of data.valid: several validation corpora, by name. Each is scored, and their "
+        "mean decides, or training.best_set",
+    )
     valid_fraction: float = setting(
         0.0,
         "instead of data.valid: hold out this share of the only training corpus for validation; "
@@ -423,6 +440,13 @@ class DataConfig:
     )
     test: tuple[CorpusConfig, ...] = setting(
         (), "test corpora, by name, scored by `evaluate`", resume=True, decides="scoring"
+    )
+    mix_temperature: float = setting(
+        0.0,
+        "mixture without weights: each corpus's share is its number of pairs to the power 1/T. 1 "
+        "leaves the sizes as they are; the higher, the more often a small corpus is drawn "
+        "(Arivazhagan et al., 2019: 5). 0: no mixture",
+        minimum=0,
     )
     epoch_pairs: int = setting(
         0,
@@ -438,8 +462,41 @@ class DataConfig:
 
     @property
     def has_validation_text(self) -> bool:
-        """Whether `valid` names text of its own; a share of the training text doesn't count."""
-        return self.valid != CorpusConfig(name="valid")
+        """Whether validation text of its own is named; a share of the training text doesn't
+        count."""
+        return bool(self.valid_sets) or self.valid != CorpusConfig(name="valid")
+
+    @property
+    def validation(self) -> dict[str, CorpusConfig]:
+        """The validation corpora that are named, by dotted key: one of data.valid, or several."""
+        if self.valid_sets:
+            return {f"data.valid_sets.{corpus.name}": corpus for corpus in self.valid_sets}
+        return {"data.valid": self.valid}
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """The tags of training text, each by itself."""
+        return frozenset(tag for corpus in self.train for tag in corpus.tags)
+
+    @property
+    def directions(self) -> dict[tuple[str, str], str]:
+        """The tag that asks for each pair of languages of the training text, the first corpus's
+        first. Of a pair's corpora it is the one without a tag that counts, or else the first."""
+        tags: dict[tuple[str, str], str] = {}
+        for corpus in self.train:
+            of_corpus = self.of_corpus(corpus)
+            pair = of_corpus.src_lang, of_corpus.tgt_lang
+            if pair not in tags or not corpus.tag:
+                tags[pair] = corpus.tag
+        return tags
+
+    def of_corpus(self, corpus: CorpusConfig) -> "DataConfig":
+        """These settings in the languages of one of the corpora."""
+        return dataclasses.replace(
+            self,
+            src_lang=corpus.src_lang or self.src_lang,
+            tgt_lang=corpus.tgt_lang or self.tgt_lang,
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -521,6 +578,12 @@ class TrainingConfig:
         "does",
         decides="nothing",
     )
+    best_set: str = setting(
+        "",
+        "of several validation sets (data.valid_sets), the one whose metric decides (empty: the "
+        "mean over all of them)",
+        decides="nothing",
+    )
     patience: int = setting(
         0, "stop after this many validations without improvement (0: off)", resume=True, minimum=0
     )
@@ -561,6 +624,11 @@ class TrainingConfig:
     freeze: tuple[str, ...] = setting(
         (), "glob patterns of parameters not to train, such as 'encoder/*'"
     )
+
+    @property
+    def best_score(self) -> str:
+        """The name, among a validation's scores, of the one that decides: `bleu`, `bleu/NAME`."""
+        return f"{self.best_metric}/{self.best_set}" if self.best_set else self.best_metric
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

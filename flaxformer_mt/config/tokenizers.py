@@ -5,7 +5,7 @@ import importlib.util
 from typing import NamedTuple, get_args
 
 from flaxformer_mt.config.languages import base_language, is_written_without_blanks
-from flaxformer_mt.config.schema import BleuTokenizer, DataConfig
+from flaxformer_mt.config.schema import BleuTokenizer, CorpusConfig, DataConfig
 
 # What `data.bleu_tokenizer` may name, and "none" for text that is tokenised.
 TOKENIZERS = (*(name for name in get_args(BleuTokenizer) if name != "auto"), "none")
@@ -75,3 +75,13 @@ def with_tokenizer(data: DataConfig) -> DataConfig:
     if data.bleu_tokenizer != "auto":
         return data
     return dataclasses.replace(data, bleu_tokenizer=tokenizer_for(data.tgt_lang).tokenizer)
+
+
+def for_corpus(data: DataConfig, corpus: CorpusConfig) -> DataConfig:
+    """A run's settings in the languages of one of its corpora. A tokenisation that was chosen for
+    the run's target language is chosen anew for another one."""
+    own = data.of_corpus(corpus)
+    is_same = base_language(own.tgt_lang) == base_language(data.tgt_lang)
+    if is_same or data.bleu_tokenizer not in ("auto", tokenizer_for(data.tgt_lang).tokenizer):
+        return own
+    return with_tokenizer(dataclasses.replace(own, bleu_tokenizer="auto"))

@@ -25,7 +25,7 @@ from jaxtyping import Int32
 
 from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.batch import WHOLE, Batch, Share, assemble
-from flaxformer_mt.data.order import Position as Position
+from flaxformer_mt.data.order import Position as Position, StoredCorpus
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.data.planner import Planner, planned_batches, planned_pass
 from flaxformer_mt.data.processes import end_with_parent, signals_held_back
@@ -119,23 +119,33 @@ class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManage
 
 
 def one_pass(
-    pairs: TokenPairs, batch_config: BatchConfig, *, share: Share = WHOLE
+    pairs: TokenPairs,
+    batch_config: BatchConfig,
+    *,
+    share: Share = WHOLE,
+    corpus: StoredCorpus | None = None,
 ) -> Iterator[Batch]:
-    """Every pair once, in order of length, in few shapes, for validation. Raises PlanError."""
-    plan = planned_pass(pairs, batch_config)
+    """Every pair once, or every pair of one `corpus`, in order of length, in few shapes, for
+    validation. Raises PlanError."""
+    plan = planned_pass(pairs, batch_config, corpus)
     for index in range(len(plan)):
         shape, rows = plan[index]
         yield assemble(pairs, rows.pairs, shape, rows.counts, share)
 
 
 def exchanged_pass(
-    pairs: TokenPairs, batch_config: BatchConfig, *, most: int, share: Share = WHOLE
+    pairs: TokenPairs,
+    batch_config: BatchConfig,
+    *,
+    most: int,
+    share: Share = WHOLE,
+    corpus: StoredCorpus | None = None,
 ) -> Iterator[tuple[int, Batch]]:
     """At most so many batches of `one_pass`, spread over the lengths, and their places in it.
 
     Each target gets the source of the pair before it, of similar length. Raises PlanError.
     """
-    plan = planned_pass(pairs, batch_config)
+    plan = planned_pass(pairs, batch_config, corpus)
     of_several = [index for index in range(len(plan)) if len(plan[index][1].pairs) > 1]
     spread = np.linspace(0, len(of_several) - 1, min(most, len(of_several))).round().astype(int)
     for number in spread.tolist():

@@ -11,7 +11,7 @@ from flaxformer_mt.config.kinds import Bucketed, Packed
 from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.batch import WHOLE, Batch, Share, assemble
 from flaxformer_mt.data.bucket import plan_buckets, plan_pass, shapes_for
-from flaxformer_mt.data.order import Order, Position
+from flaxformer_mt.data.order import Order, Position, StoredCorpus
 from flaxformer_mt.data.pack import packed_shape, plan_packed
 from flaxformer_mt.data.plan import BatchRows, Plan, PlanError, Shape, plan_bits
 from flaxformer_mt.data.sampling import Resampler
@@ -151,14 +151,21 @@ def planned_batches(
             position, window = following, pending.result()
 
 
-def planned_pass(pairs: TokenPairs, batch: BatchConfig) -> Plan:
-    """Validation's batches: every pair once, in order of length. Raises PlanError."""
+def planned_pass(pairs: TokenPairs, batch: BatchConfig, corpus: StoredCorpus | None = None) -> Plan:
+    """Validation's batches: every pair once, in order of length, or every pair of one `corpus`.
+
+    All corpora have the same few shapes, each of which is compiled. Raises PlanError.
+    """
     few = dataclasses.replace(batch, max_shapes=min(_VALIDATION_SHAPES, batch.max_shapes))
     try:
         shapes = shapes_for(*pairs.lengths, few)
     except PlanError as error:
         raise PlanError(f"data.valid: {error}") from None
-    return plan_pass(*pairs.lengths, shapes)
+    if corpus is None:
+        return plan_pass(*pairs.lengths, shapes)
+    src, tgt = (side[corpus.first : corpus.first + corpus.size] for side in pairs.lengths)
+    plan = plan_pass(src, tgt, shapes)
+    return dataclasses.replace(plan, pairs=(corpus.first + plan.pairs).astype(np.int32))
 
 
 def _elsewhere(position: Position, inside: str) -> PlanError:

@@ -41,7 +41,7 @@ _Nodes = Int64[np.ndarray, "reaches characters words"]
 def resampler_for(config: DataConfig, vocabularies: Vocabularies, seed: int) -> Resampler | None:
     """The resampler that a config asks for, if any."""
     strength = config.vocabulary.sampling
-    tags = {corpus.tag for corpus in config.train}
+    tags = config.tags
     return Resampler(vocabularies, strength, seed, tags) if strength else None
 
 

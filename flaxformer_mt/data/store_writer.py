@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -32,6 +33,11 @@ class StoreWriter(contextlib.AbstractContextManager["StoreWriter"]):
     def begin_corpus(self, split: str, name: str, weight: float = 0.0) -> None:
         """Pairs appended to the split from here on are this corpus's."""
         self._corpora[split].append({"name": name, "weight": weight, "pairs": 0})
+
+    def weigh(self, split: str, weights: Sequence[float]) -> None:
+        """Gives the split's corpora weights that were unknown when they began."""
+        for corpus, weight in zip(self._corpora[split], weights, strict=True):
+            corpus["weight"] = weight
 
     def append(
         self,

@@ -20,18 +20,24 @@ KNOWN_SHARE = 0.02
 JUDGED_FROM = 8  # tokens of a source whose output may be too short
 
 
-def sentence_counts(pairs: TokenPairs, vocabulary: Vocabulary, language: str) -> dict[str, Any]:
+def sentence_counts(
+    pairs: TokenPairs, vocabulary: Vocabulary, languages: Mapping[str, str]
+) -> dict[str, Any]:
     """For a manifest: the sentences of up to `SAMPLE` sources, evenly over the pairs.
 
     `lines` is how many were looked at, and `by_sentences` maps a number of sentences, as text, to
-    how many lines have it. `language` (a code) decides where sentences end.
+    how many lines have it. `languages` (codes, by corpus) decide where sentences end.
     """
     chosen = np.unique(np.linspace(0, len(pairs) - 1, min(SAMPLE, len(pairs))).round().astype(int))
     side = pairs.sides["src"]
     ends = np.cumsum(side.lengths(chosen))
     sources = np.split(side.gather(chosen), ends[:-1])
+    firsts = [corpus.first for corpus in pairs.corpora]
+    places = np.searchsorted(firsts, chosen, "right") - 1
     counts: dict[str, int] = {}
-    for text in vocabulary.decode([source.tolist() for source in sources]):
+    texts = vocabulary.decode([source.tolist() for source in sources])
+    for place, text in zip(places.tolist(), texts, strict=True):
+        language = languages[pairs.corpora[place].name]
         # An unknown token reads "⁇", which would end a sentence.
         sentences = len(split_sentences(text.replace("⁇", "x"), language).texts)
         sentences = min(max(1, sentences), _MOST)

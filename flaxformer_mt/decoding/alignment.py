@@ -48,9 +48,11 @@ def align_parts(
     *,
     layer: int,
     blanks: bool = True,
+    tags: int = 0,
 ) -> list[Alignment]:
     """Each line's alignment: a line is its source, translation (None: the parts', joined with
-    `blanks` if the target language has them between sentences) and parts."""
+    `blanks` if the target language has them between sentences) and parts. The first `tags` words
+    of a source are not of its text: no word is aligned to them, and they aren't counted."""
     parts = list(itertools.chain.from_iterable(of for _, _, of in lines))
     weights = iter(forcing.cross_weights(parts, layer))
     aligned = []
@@ -58,7 +60,8 @@ def align_parts(
         if target is None:
             texts = [part.tgt_text for part in of]
             target = join_translations(texts, of, blanks=blanks)
-        aligned.append(_align(source, target, of, [next(weights) for _ in of], vocabularies))
+        of_parts = [next(weights) for _ in of]
+        aligned.append(_align(source, target, of, of_parts, vocabularies, tags))
     return aligned
 
 
@@ -68,6 +71,7 @@ def _align(
     parts: Sequence[Part],
     weights: Sequence[Float[np.ndarray, "tgt src"]],
     vocabularies: Vocabularies,
+    tags: int,
 ) -> Alignment:
     src, tgt = _Words(source), _Words(target)
     attended = _by_target_word(src, tgt, parts, weights, vocabularies)
@@ -76,11 +80,13 @@ def _align(
     for tgt_word, of_parts in itertools.groupby(attended, key=operator.attrgetter("tgt_word")):
         sums: dict[int, float] = {}  # by source word
         for _, first_src_word, of_part in of_parts:
-            for src_word, weight in enumerate(of_part, start=first_src_word):
+            for src_word, weight in enumerate(of_part, start=first_src_word - tags):
+                if src_word < 0:  # a tag
+                    continue
                 sums[src_word] = sums.get(src_word, 0.0) + weight
         if any(sums.values()):
             links.append((max(sums, key=sums.__getitem__), tgt_word))
-    return Alignment(src_words=src.texts, tgt_words=tgt.texts, links=tuple(links))
+    return Alignment(src_words=src.texts[tags:], tgt_words=tgt.texts, links=tuple(links))
 
 
 class _Attended(NamedTuple):

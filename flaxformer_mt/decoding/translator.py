@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Unpack, overload
 from jax.sharding import Mesh
 
 from flaxformer_mt.config import DecodingConfig, freeze
-from flaxformer_mt.config.languages import has_blanks_between_sentences
+from flaxformer_mt.config.languages import has_blanks_between_sentences, languages_of_tag
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.shortlist import Shortlist, ShortlistError, learn
 from flaxformer_mt.data.store import Store
@@ -107,6 +107,7 @@ class Translator:
         src_lang: str = "",
         tgt_lang: str = "",
         tags: Iterable[str] = (),
+        directions: Mapping[tuple[str, str], str] | None = None,
         symbols: Iterable[str] = (),
         training_text: TrainingText | None = None,
         others: Sequence[Member] = (),
@@ -114,7 +115,8 @@ class Translator:
     ) -> None:
         """`params` is the tree under "params"; `name` says which weights these are, `src_lang` (a
         code such as "en") where its sources' sentences end, and `tgt_lang` whether there are blanks
-        between its outputs' sentences. A line's sentences share one of `tags` that it begins with.
+        between its outputs' sentences. A line's sentences share those of `tags` that it begins
+        with. `directions` are the pairs of languages that it knows, with the tag of each.
         `symbols` are those that `decoding.copy_symbols` copies (without: all of the vocabularies').
         `training_text` says how many sentences of a line it reads together; None: unknown.
 
@@ -137,6 +139,8 @@ class Translator:
         self.config, self.name, self.shortlist = config, name, shortlist
         self.src_lang, self.tgt_lang, self.training_text = src_lang, tgt_lang, training_text
         self.tags = frozenset(tags) - {""}
+        self.directions = dict(directions or {(src_lang, tgt_lang): ""})
+        self.tag = ""  # before every line, given by `with_tag`
         self.symbols = tuple(symbols)
         self._takes_whole_lines = False
         placed = [(whole_on(tree, self.mesh), _for_search(member)) for tree, member in others]
@@ -184,7 +188,8 @@ class Translator:
             name=chosen.name,
             src_lang=config.data.src_lang,
             tgt_lang=config.data.tgt_lang,
-            tags=[corpus.tag for corpus in config.data.train],
+            tags=config.data.tags,
+            directions=config.data.directions,
             symbols=config.data.vocabulary.symbols,
             training_text=_training_text(run),
             shortlist=_shortlist(run, vocabularies) if shortlist else None,
@@ -221,6 +226,7 @@ class Translator:
             src_lang=first.src_lang,
             tgt_lang=first.tgt_lang,
             tags=first.tags,
+            directions=first.directions,
             symbols=first.symbols,
             training_text=first.training_text,
             others=[(translator.params, translator.model) for translator in further],
@@ -250,6 +256,31 @@ class Translator:
         )
         other._ensemble = _Ensemble(members, self.mesh)
         other.model = other.members[0][1]
+        return other
+
+    def with_tag(self, tag: str) -> Translator:
+        """The same model with a tag of its training text before every line, such as `<2fr>`, or
+        several with blanks between them.
+
+        It also stands for the languages of the corpora with that tag, where these have one. Raises
+        DecodingError for a tag that the model hasn't learnt.
+        """
+        arguments.check_str("tag", tag)
+        words = tag.split()
+        codes = frozenset(self.vocabularies.src.language_codes)
+        for word in words:
+            if word not in self.tags | codes:
+                known = ", ".join(sorted(self.tags | codes)) or "none"
+                raise DecodingError(f"the model knows no tag {word!r}; it knows {known}")
+        other = copy.copy(self)
+        other.tag = " ".join(words)
+        return other.in_languages(*languages_of_tag(self.directions, other.tag))
+
+    def in_languages(self, src_lang: str, tgt_lang: str) -> Translator:
+        """The same model for lines of these languages (codes; empty: as they are), which decide
+        where sentences end, and what is between them."""
+        other = copy.copy(self)
+        other.src_lang, other.tgt_lang = src_lang or self.src_lang, tgt_lang or self.tgt_lang
         return other
 
     def with_whole_lines(self) -> Translator:
@@ -334,6 +365,7 @@ class Translator:
         """As `translate_with`, of arguments that are checked."""
         if self.config.outputs == "trees":
             lines = [escaped(line) for line in lines]
+        lines = self._tagged(lines)
         preparer = self._preparer
         spelled = preparer.spell(options, wanted)
         prepared = preparer.prepare(lines, options, wanted, spelled)
@@ -392,7 +424,7 @@ class Translator:
         is for lines with required or forbidden phrases, in the first of these."""
         options = SearchOptions(n_best=n_best, constraint_sizes=tuple(constraint_sizes))
         arguments.check_str("longest", longest)
-        lines = arguments.lines("lines", lines)
+        lines = self._tagged(arguments.lines("lines", lines))
         *encoded, of_longest = encode(self.vocabularies.src, [*lines, longest])
         lengths = [
             len(piece) + 1
@@ -470,7 +502,7 @@ class Translator:
 
         Raises OverlongError, TargetError and DecodingError.
         """
-        checked = arguments.pairs(pairs)
+        checked = self._tagged_pairs(arguments.pairs(pairs))
         return self._forcing("scores are").score(
             self._cut_pairs(checked, arguments.overlong(overlong))
         )
@@ -480,7 +512,7 @@ class Translator:
         OverlongError, TargetError and DecodingError."""
         forcing = self._forcing("attention is")
         (parts,) = cut_pairs(
-            arguments.pairs([(src, tgt)]),
+            self._tagged_pairs(arguments.pairs([(src, tgt)])),
             self.vocabularies,
             max_length=self.max_length,
             overlong="refuse",
@@ -503,7 +535,7 @@ class Translator:
         OverlongError, TargetError, DecodingError, and ValueError for an unknown layer.
         """
         forcing = self._forcing("alignments need")
-        checked = arguments.pairs(pairs)
+        checked = self._tagged_pairs(arguments.pairs(pairs))
         cut = self._cut_pairs(checked, arguments.overlong(overlong))
         lines = [
             (source, target if isinstance(target, str) else None, parts)
@@ -513,7 +545,18 @@ class Translator:
             layer = aligning_layer(self.model.config)
         layer = arguments.whole_number("layer", layer)
         blanks = has_blanks_between_sentences(self.tgt_lang)
-        return align_parts(forcing, self.vocabularies, lines, layer=layer, blanks=blanks)
+        tags = len(self.tag.split())
+        return align_parts(forcing, self.vocabularies, lines, layer=layer, blanks=blanks, tags=tags)
+
+    def _tagged(self, lines: Sequence[str]) -> Sequence[str]:
+        """The lines with the tag of `with_tag`; a blank one needs none."""
+        if not self.tag:
+            return lines
+        return [line if is_blank(line) else f"{self.tag} {line}" for line in lines]
+
+    def _tagged_pairs(self, pairs: Sequence[tuple[str, Target]]) -> Sequence[tuple[str, Target]]:
+        sources = self._tagged([source for source, _ in pairs])
+        return [(source, target) for source, (_, target) in zip(sources, pairs, strict=True)]
 
     def _cut_pairs(
         self, pairs: Sequence[tuple[str, Target]], overlong: Overlong

@@ -183,13 +183,14 @@ def placed(text: Text, data: DataConfig, folder: str) -> DataConfig:
         data,
         train=tuple(map(with_place, data.train)),
         valid=with_place(data.valid),
+        valid_sets=tuple(map(with_place, data.valid_sets)),
         test=tuple(map(with_place, data.test)),
     )
 
 
 def _from_tfds(spec: str, data: DataConfig) -> Iterator[str]:
     corpora = {f"data.train.{corpus.name}": corpus for corpus in data.train}
-    corpora |= {"data.valid": data.valid}
+    corpora |= data.validation
     corpora |= {f"data.test.{corpus.name}": corpus for corpus in data.test}
     for key, corpus in corpora.items():
         path = TFDS_SETS.get(data.tgt_lang)

@@ -29,8 +29,8 @@ def best_by(settings: TrainingConfig) -> dict[str, Any]:
 
     It is saved with each checkpoint.
     """
-    metric = settings.best_metric
-    return {"metric": metric, "mode": "min" if metric == "loss" else "max"}
+    mode = "min" if settings.best_metric == "loss" else "max"
+    return {"metric": settings.best_score, "mode": mode}
 
 
 def ranked(
@@ -57,12 +57,17 @@ _BLEU_BY_CHANCE = 1.0
 
 def ranking_value(metric: str, value: float) -> float:
     """A validation's score, as it ranks checkpoints: all BLEUs below 1 are alike."""
-    return 0.0 if metric == "bleu" and value < _BLEU_BY_CHANCE else value
+    return 0.0 if _is_bleu(metric) and value < _BLEU_BY_CHANCE else value
+
+
+def _is_bleu(score: str) -> bool:
+    """Whether a score, such as `bleu/SET` of one validation set, is a BLEU."""
+    return score.partition("/")[0] == "bleu"
 
 
 def how_alike(metric: str, value: float) -> str:
     """The scores that rank like `value`, in words: "below 1" or "23.40"."""
-    if metric == "bleu" and value < _BLEU_BY_CHANCE:
+    if _is_bleu(metric) and value < _BLEU_BY_CHANCE:
         return f"below {_BLEU_BY_CHANCE:g}"
     return f"{value:.2f}"
 

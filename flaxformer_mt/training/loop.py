@@ -83,7 +83,7 @@ class Training:
     are the global batch's, evaluators give all the same scores, and a stop signal to one process
     reaches all of them one step later.
 
-    One of `evaluators` gives `training.best_metric`. `initial_params` reads the parameters (host
+    One of `evaluators` gives `training.best_score`. `initial_params` reads the parameters (host
     arrays) that a run without a checkpoint begins with.
     """
 
@@ -331,7 +331,7 @@ class Training:
         for evaluator in self.evaluators:
             scores.update(evaluator(params, self.step))
             if not math.isfinite(scores.get("loss", 0.0)):
-                scores.setdefault(self.settings.best_metric, math.nan)
+                scores.setdefault(self.settings.best_score, math.nan)
                 self.telemetry.message(
                     f"step {self.step:,}: the validation loss is not finite: training has diverged"
                 )

@@ -47,7 +47,7 @@ class Progress:
         The best is finite; of values that rank alike, it is the one with the lower loss, then the
         earlier. So the loss decides while a score ranks nothing, such as a BLEU below 1.
         """
-        value = scores[settings.best_metric]
+        value = scores[settings.best_score]
         if not math.isfinite(value):
             return dataclasses.replace(self, stale=self.stale + 1)
         loss = scores.get("loss", math.nan)
@@ -91,7 +91,7 @@ class Progress:
         if settings.best_metric == "loss" or self.alike < 2 or self.best is None:
             return None
         return (
-            f"{settings.best_metric} was {how_alike(settings.best_metric, self.best)} at each of "
+            f"{settings.best_score} was {how_alike(settings.best_metric, self.best)} at each of "
             f"{self.alike} validations, so the lowest loss decides which is best"
         )
 
@@ -105,7 +105,7 @@ class Progress:
         best = "there was none"
         if self.best is not None:
             best = f"the best was {self.best:.4g} at step {self.best_step:,}"
-        return f"no better {settings.best_metric} in {self.stale} validations; {best}"
+        return f"no better {settings.best_score} in {self.stale} validations; {best}"
 
     def rolled_back(
         self, step: int, bad: Sequence[Position], most: int, *, saved: int | None = None

@@ -221,10 +221,10 @@ class Telemetry(contextlib.AbstractContextManager["Telemetry"]):
         if best:
             best_values = {f"best/{name}": value for name, value in values.items()}
             self._trackers.show(step, {**best_values, "best/step": step})
-        scores = " · ".join(
-            f"{name} {value:.2f}" for name, value in values.items() if not name.endswith("_seconds")
-        )
+        scores = _listed({name: value for name, value in values.items() if "/" not in name})
         self.message(f"validation at step {step:,} · {scores}{' · best so far' if best else ''}")
+        for line in _by_set(values):
+            self.message(f"  {line}")
 
     def samples(self, step: int, samples: Sequence[Sample]) -> None:
         """Some validation sentences, translated after `step`."""
@@ -258,6 +258,24 @@ class Telemetry(contextlib.AbstractContextManager["Telemetry"]):
         with self._log:
             if self._bar is not None:
                 self._bar.close()
+
+
+def _listed(scores: Mapping[str, float]) -> str:
+    """Scores in one line, without times."""
+    return " · ".join(
+        f"{name} {value:.2f}" for name, value in scores.items() if not name.endswith("_seconds")
+    )
+
+
+def _by_set(scores: Mapping[str, float]) -> Iterator[str]:
+    """A line on each of several validation sets, whose scores have names such as `bleu/SET`."""
+    of_sets: dict[str, dict[str, float]] = {}
+    for name, value in scores.items():
+        score, slash, set_name = name.partition("/")
+        if slash:
+            of_sets.setdefault(set_name, {})[score] = value
+    for set_name, of_set in of_sets.items():
+        yield f"{set_name} · {_listed(of_set)}"
 
 
 class Silence(Telemetry):

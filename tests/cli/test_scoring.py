@@ -226,7 +226,7 @@ def write_validation_text(run: RunDirectory, **manifest: object) -> None:
     run.data.mkdir(exist_ok=True)
     for name, sentences in zip(VALID_TEXT, (SOURCES, REFERENCES), strict=True):
         (run.data / name).write_text("".join(f"{sentence}\u0085\n" for sentence in sentences))
-    content = dict.fromkeys(("settings", "inputs", "corpora", "vocabulary", "store"))
+    content = dict.fromkeys(("settings", "inputs", "vocabulary", "store")) | {"corpora": []}
     (run.data / MANIFEST).write_text(json.dumps({**content, "format": 1, **manifest}))
 
 

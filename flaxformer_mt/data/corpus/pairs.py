@@ -143,6 +143,7 @@ class PairSource:
     is_bare_text: bool = False  # the files hold the texts and nothing else
     size: int | None = None  # how many records there are, if this is known without reading
     tag: str = ""
+    languages: tuple[str, str] = ("", "")  # of both sides, as codes; empty where nobody asks
     fraction: float = 0.0
     held_out: bool = False
 

@@ -41,14 +41,17 @@ def open_split(
     """
     corpora = {f"data.train.{corpus.name}": corpus for corpus in data.train}
     if split == "valid" and not data.valid_fraction:
-        corpora = {"data.valid": data.valid}
+        corpora = data.validation
     opened = []
     for key, corpus in corpora.items():
         if without_fetched and corpus.source.is_fetched:
             continue
-        source = open_source(corpus, data.folder, key)
+        of_corpus = data.of_corpus(corpus)
         source = dataclasses.replace(
-            source, fraction=data.valid_fraction, held_out=split == "valid"
+            open_source(corpus, data.folder, key),
+            languages=(of_corpus.src_lang, of_corpus.tgt_lang),
+            fraction=data.valid_fraction,
+            held_out=split == "valid",
         )
         if source.fraction and source.held_out:
             key, corpus = "data.valid", dataclasses.replace(corpus, name="valid", weight=0.0)

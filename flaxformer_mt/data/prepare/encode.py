@@ -155,7 +155,6 @@ class EncodingSettings:
 
     vocabularies: Vocabularies
     data: DataConfig
-    scripts: tuple[str, str]  # of the two languages, where the filter looks at them
 
 
 def encode_part(part: Chunk | Range, settings: EncodingSettings) -> list[Encoded]:
@@ -173,7 +172,7 @@ def encode_part(part: Chunk | Range, settings: EncodingSettings) -> list[Encoded
     return encoded
 
 
-def sift(chunk: Chunk, config: FilterConfig, scripts: tuple[str, str]) -> Sifted:
+def sift(chunk: Chunk, config: FilterConfig) -> Sifted:
     """Checks a chunk's records, and filters training text without the corpus's tag.
 
     This needs no vocabulary.
@@ -194,7 +193,7 @@ def sift(chunk: Chunk, config: FilterConfig, scripts: tuple[str, str]) -> Sifted
             continue
         sifted = sifted.without(np.array([*details]), reason, details.__getitem__, file)
     if chunk.split == "train":
-        sifted = _filter_text(sifted, *sides(chunk, sifted), config, scripts)
+        sifted = _filter_text(sifted, *sides(chunk, sifted), config, source.languages)
     return sifted
 
 
@@ -205,7 +204,7 @@ def encode_chunk(chunk: Chunk, settings: EncodingSettings) -> Encoded:
     or words without a type. The other filters clean training text.
     """
     config, vocabularies = settings.data.filter, settings.vocabularies
-    sifted = sift(chunk, config, settings.scripts)
+    sifted = sift(chunk, config)
     src, tgt = sides(chunk, sifted)
     if chunk.split == "train":
         hashes = filters.hashes(zip(src, tgt, strict=True) if config.duplicates else ())
@@ -234,7 +233,7 @@ def _filter_text(
     src: Sequence[bytes],
     tgt: Sequence[bytes],
     config: FilterConfig,
-    scripts: tuple[str, str],
+    languages: tuple[str, str],
 ) -> Sifted:
     places = sifted.kept()
     if config.identical:
@@ -244,8 +243,11 @@ def _filter_text(
             filters.IDENTICAL,
             "source and target are identical",
         )
+    if not config.script:
+        return sifted
     names = "source", "target"
-    for name, sentences, script in zip(names, (src, tgt), scripts, strict=True):
+    for name, sentences, language in zip(names, (src, tgt), languages, strict=True):
+        script = filters.script_of(language) or ""
         detail = f"under {config.script:.0%} of the {name}'s letters are {script}"
         in_other_script = filters.other_script(sentences, script, config.script)
         sifted = sifted.without(places[in_other_script], filters.SCRIPT, detail)

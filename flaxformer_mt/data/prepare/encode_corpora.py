@@ -35,6 +35,7 @@ from flaxformer_mt.data.prepare.encode import (
 from flaxformer_mt.data.prepare.filters import DUPLICATE, NEAR_DUPLICATE, Seen, SeenNear
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT, PrepareError, Say
 from flaxformer_mt.data.prepare.sample import (
+    mixing_weights,
     nothing_left,
     require_decodable,
     share_of,
@@ -79,6 +80,7 @@ class Account:
     split: str
     read: int = 0
     kept: int = 0
+    text: int = 0  # pairs of validation text, with those that are too long for the store
     drops: Drops = dataclasses.field(default_factory=Drops)
     unknown: dict[Side, UnknownTokens] = dataclasses.field(
         default_factory=lambda: {"src": UnknownTokens(), "tgt": UnknownTokens()}
@@ -89,6 +91,7 @@ class Account:
         sifted, tokens = encoded.sifted, encoded.tokens
         self.read += sifted.read
         self.kept += len(tokens.src_lengths)
+        self.text += encoded.text[0].count(b"\n")
         self.drops.merge(sifted.drops)
         ids_by_side: dict[Side, Any] = {"src": tokens.src, "tgt": tokens.tgt}
         for side, ids in ids_by_side.items():
@@ -126,7 +129,10 @@ class Account:
         return f"{line}, dropped: {dropped}" if dropped else line
 
     def to_json(self) -> dict[str, Any]:
-        counts = {"key": self.key, "split": self.split, "read": self.read, "kept": self.kept}
+        counts: dict[str, Any] = {"key": self.key, "split": self.split}
+        counts |= {"read": self.read, "kept": self.kept}
+        if self.split == "valid":
+            counts["text"] = self.text
         examples = [example._asdict() for example in self.drops.examples]
         unknown = {side: dataclasses.asdict(tokens) for side, tokens in self.unknown.items()}
         return {**counts, "dropped": self.drops.counts, "examples": examples, "unknown": unknown}
@@ -176,9 +182,15 @@ def encode_corpora(
                     meter.advance(lines=sifted.read, size=sifted.read if count else sifted.size)
 
             say(f"prepare: {account}")
-            require_decodable(key, source, account.read, account.drops, config)
+            require_decodable(key, source, account.read, account.drops)
             for warning in account.warnings():
                 say(f"prepare: warning: {warning}")
+        if config.mix_temperature:
+            train = [account for account in accounts if account.split == "train"]
+            weights = mixing_weights([account.kept for account in train], config)
+            writer.weigh("train", weights)
+            for account, weight in zip(train, weights, strict=True):
+                say(f"prepare: {account.key}: {weight / sum(weights):.1%} of what training draws")
         return writer.finish(), accounts
 
 
@@ -220,6 +232,9 @@ def require_pairs(accounts: Sequence[Account], weighted: Collection[str]) -> Non
         of_split = [account for account in accounts if account.split == split]
         if not any(account.kept for account in of_split):
             raise nothing_left(split, [account.drops for account in of_split])
+        for account in of_split:
+            if account.key.startswith("data.valid_sets.") and not account.kept:
+                raise PrepareError(f"{account}; a validation set may not be empty")
 
 
 class WorkerDied(PrepareError):

@@ -46,23 +46,25 @@ _OF_HEADERS = frozenset(
 def notes(config: DataConfig) -> Iterator[str]:
     """A sentence for each corpus whose first pair looks like a header line, and for each whose
     sides are in each other's language. Reads a corpus's beginning only. Raises CorpusError."""
-    languages = base_language(config.src_lang), base_language(config.tgt_lang)
     opened = open_split(config, "train", without_fetched=True)
     if not config.valid_fraction:
         opened += open_split(config, "valid", without_fetched=True)
     for key, corpus, source in opened:
         pairs = _first_pairs(source)
-        if pairs and _is_header(pairs[0], (config.src_lang, config.tgt_lang)):
+        src_lang, tgt_lang = source.languages
+        if pairs and _is_header(pairs[0], source.languages):
             src, tgt = pairs[0]
             yield (
                 f"{source.label}:1: {src!r} and {tgt!r} look like a header, which is read as a "
                 "pair; remove the line"
             )
         # A tag may stand for another direction.
-        if not corpus.tag and _are_swapped(pairs, languages):
+        states_own = corpus.src_lang and corpus.tgt_lang
+        languages = base_language(src_lang), base_language(tgt_lang)
+        if (states_own or not corpus.tag) and _are_swapped(pairs, languages):
             yield (
-                f"{key}: the source text looks like {config.tgt_lang!r} and the target text like "
-                f"{config.src_lang!r}: the sides seem to be swapped"
+                f"{key}: the source text looks like {tgt_lang!r} and the target text like "
+                f"{src_lang!r}: the sides seem to be swapped"
             )
 
 

@@ -9,10 +9,9 @@ changed files is an error that names the difference, never a silent reuse.
 import dataclasses
 import hashlib
 import importlib.util
-import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -88,7 +87,7 @@ def prepare(
         return verify_store(config, seed=seed, directory=directory, say=say, thorough=thorough)
 
     _require_places(directory)
-    scripts = _scripts(config)
+    _require_scripts(config)
     _require_packages(config)
     aside = directory / ASIDE
     if aside.exists():
@@ -96,7 +95,7 @@ def prepare(
         say(f"prepare: {over}removing {aside}, left by an interrupted call")
     try:
         with replacing(store_folder, aside=aside), spread_over(cluster, config) as spread:
-            _Preparation(config, seed, directory, scripts, workers, spread, parts, say, bar).make()
+            _Preparation(config, seed, directory, workers, spread, parts, say, bar).make()
         _put_vocabulary(directory)
     except OSError as error:
         # A file that can't be read is a CorpusError; one on a full disk has no name here.
@@ -166,7 +165,6 @@ class _Preparation:
     config: DataConfig
     seed: int
     directory: Path
-    scripts: tuple[str, str]
     workers: int | None
     spread: Spread | None
     parts_folder: Path | None
@@ -200,7 +198,7 @@ class _Preparation:
 
         digest, accounts = encode_corpora(
             self._aside,
-            EncodingSettings(vocabularies, config, self.scripts),
+            EncodingSettings(vocabularies, config),
             self.workers,
             records=learned.records,
             spread=self.spread,
@@ -212,7 +210,9 @@ class _Preparation:
                 f"prepare: {len(finished.used):,} finished parts of an interrupted call were in "
                 f"{self.parts_folder}"
             )
-        for note in _in_other_scripts(config, [self._aside / name for name in VALID_TEXT]):
+        texts = [(self._aside / name).read_bytes().decode() for name in VALID_TEXT]
+        sides = [text.split("\n")[:-1] for text in texts]
+        for note in _in_other_scripts(config, _by_set(sides[0], sides[1], accounts)):
             say(f"prepare: warning: {note}")
         require_pairs(accounts, {key for _, key, corpus in named_corpora(config) if corpus.weight})
         manifests.require_unchanged(inputs)
@@ -259,9 +259,10 @@ class _Preparation:
         either side."""
         src, tgt = vocabularies.src, vocabularies.tgt
         split = [
-            f"{key}.tag = {corpus.tag}"
+            f"{key}.tag = {tag}"
             for _, key, corpus in named_corpora(self.config)
-            if corpus.tag and not src.is_one_type(corpus.tag)
+            for tag in corpus.tags
+            if not src.is_one_type(tag)
         ]
         split += [
             f"data.vocabulary.symbols: {symbol}"
@@ -292,7 +293,6 @@ class _Preparation:
                 self.config,
                 self.seed,
                 self.say,
-                scripts=self.scripts,
                 spread=self.spread,
                 bar=self.bar,
             )
@@ -303,6 +303,11 @@ class _Preparation:
         learned = _Learned(*(finished.vocabulary(train) if finished else train()))
         learned.vocabularies.save(self._aside / "vocabulary")
         return learned
+
+    def _source_languages(self) -> dict[str, str]:
+        """The source language of each training corpus, by its name."""
+        config = self.config
+        return {corpus.name: config.of_corpus(corpus).src_lang for corpus in config.train}
 
     def _write_manifest(
         self,
@@ -321,13 +326,47 @@ class _Preparation:
             "corpora": [account.to_json() for account in accounts],
             "vocabulary": vocabulary_description,
             "lengths": {"train": lengths_of(store.train), "valid": lengths_of(store.valid)},
-            "sentences": sentence_counts(store.train, vocabularies.src, self.config.src_lang),
+            "sentences": sentence_counts(store.train, vocabularies.src, self._source_languages()),
             "store": digest,
             "valid_text": _text_digests((self._aside / name).read_bytes() for name in VALID_TEXT),
         }
         (self._aside / PICTURE).write_text(picture(manifest), "utf-8")
         text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
         (self._aside / MANIFEST).write_text(text, "utf-8")
+
+
+Text = tuple[list[str], list[str]]  # sources and references, line by line
+
+
+def valid_sets(directory: Path) -> dict[str, Text]:
+    """The sentences of `valid_text` by validation set: one, "valid", or those of data.valid_sets.
+    Raises as `valid_text`."""
+    sources, references = valid_text(directory)
+    accounts = [
+        Account(corpus["key"], corpus["split"], text=corpus["text"])
+        for corpus in read_manifest(directory)["corpora"]
+        if "text" in corpus
+    ]
+    if not accounts:  # the store of an earlier version, which had one set
+        return {"valid": (sources, references)}
+    return _by_set(sources, references, accounts)
+
+
+def _by_set(
+    sources: list[str], references: list[str], accounts: Iterable[Account]
+) -> dict[str, Text]:
+    """Lines of several sets, one after the other, by set."""
+    by_set = dict[str, Text]()
+    first = 0
+    for account in accounts:
+        if account.split == "valid":
+            lines = slice(first, first + account.text)
+            # Text that is held out of several corpora is one set.
+            of_set = by_set.setdefault(account.key.rpartition(".")[2], ([], []))
+            for side, of_side in zip((sources, references), of_set, strict=True):
+                of_side += side[lines]
+            first = lines.stop
+    return by_set
 
 
 def _text_digests(contents: Iterable[bytes]) -> dict[str, str]:
@@ -345,33 +384,37 @@ def _put_vocabulary(directory: Path) -> None:
             raise PrepareError(f"{place}: cannot be written: {error.strerror}") from error
 
 
-def _in_other_scripts(config: DataConfig, files: Sequence[Path]) -> Iterator[str]:
-    """Warnings of sides that aren't written in the script of their language."""
-    languages = (config.src_lang, config.tgt_lang)
-    for side, language, file in zip(("src", "tgt"), languages, files, strict=True):
-        script = script_of(language)
-        if script is None:
-            continue
-        with file.open(encoding="utf-8", newline="\n") as lines:
-            beginning = "".join(itertools.islice(lines, _LOOKED_AT))
-        letters, share = share_in_script(beginning, script)
-        if letters >= _FEW_LETTERS and share < _TOO_SMALL_SHARE:
-            yield (
-                f"data.{side}_lang is '{language}', but only {share:.0%} of the letters in that "
-                f"side of data.valid are in its script, {script}: set the language, which decides "
-                f"how BLEU is tokenised and where sentences end, or swap the files"
-            )
+def _in_other_scripts(config: DataConfig, sets: Mapping[str, Text]) -> Iterator[str]:
+    """Warnings of sides of validation text that aren't in the script of their language."""
+    for key, corpus in config.validation.items():
+        of_corpus = config.of_corpus(corpus)
+        languages = {"src": of_corpus.src_lang, "tgt": of_corpus.tgt_lang}
+        text = sets[key.rpartition(".")[2]]
+        for (side, language), lines in zip(languages.items(), text, strict=True):
+            script = script_of(language)
+            if script is None:
+                continue
+            letters, share = share_in_script("\n".join(lines[:_LOOKED_AT]), script)
+            if letters >= _FEW_LETTERS and share < _TOO_SMALL_SHARE:
+                setting = f"{key}.{side}_lang" if config.valid_sets else f"data.{side}_lang"
+                yield (
+                    f"{setting} is '{language}', but only {share:.0%} of the letters in that "
+                    f"side of {key} are in its script, {script}: set the language, which decides "
+                    f"how BLEU is tokenised and where sentences end, or swap the files"
+                )
 
 
-def _scripts(config: DataConfig) -> tuple[str, str]:
-    """The scripts of both languages, if the filter looks at them. Raises PrepareError."""
-    if config.filter.script == 0:
-        return "", ""
-    src, tgt = script_of(config.src_lang), script_of(config.tgt_lang)
-    if src and tgt:
-        return src, tgt
-    side, language = ("tgt", config.tgt_lang) if src else ("src", config.src_lang)
-    raise PrepareError(
-        f"data.{side}_lang = {language!r}: its script is unknown: "
-        f"write the code as {language + '-Latn'!r}, or set data.filter.script to 0"
-    )
+def _require_scripts(config: DataConfig) -> None:
+    """Raises PrepareError if a filter looks at scripts and one of a training corpus is unknown."""
+    if not config.filter.script:
+        return
+    for corpus in config.train:
+        of_corpus = config.of_corpus(corpus)
+        for side, language in (("src", of_corpus.src_lang), ("tgt", of_corpus.tgt_lang)):
+            if script_of(language) is None:
+                stated = getattr(corpus, f"{side}_lang")
+                group = f"data.train.{corpus.name}" if stated else "data"
+                raise PrepareError(
+                    f"{group}.{side}_lang = {language!r}: its script is unknown: "
+                    f"write the code as {language + '-Latn'!r}, or set data.filter.script to 0"
+                )

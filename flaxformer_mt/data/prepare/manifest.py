@@ -32,7 +32,9 @@ class PrepareError(UserError):
 def named_corpora(config: DataConfig) -> list[tuple[str, str, CorpusConfig]]:
     """The split, configuration key and settings of each corpus that is prepared."""
     train = [("train", f"data.train.{corpus.name}", corpus) for corpus in config.train]
-    return train if config.valid_fraction else [*train, ("valid", "data.valid", config.valid)]
+    if config.valid_fraction:
+        return train
+    return [*train, *(("valid", key, corpus) for key, corpus in config.validation.items())]
 
 
 def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
@@ -43,7 +45,10 @@ def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
         "data.tgt_lang": config.tgt_lang,
         "data.train": [corpus.name for corpus in config.train],
         "data.valid_fraction": config.valid_fraction,
+        "data.mix_temperature": config.mix_temperature,
     }
+    if config.valid_sets:
+        settings["data.valid_sets"] = [corpus.name for corpus in config.valid_sets]
     for split, key, corpus in named_corpora(config):
         weight = ["weight"] if split == "train" else []
         for name in ("kind", *corpus.source.contents(), "tag", *weight):
@@ -107,7 +112,7 @@ def repeated(described: Files) -> list[str]:
         corpus = file["key"].rpartition(".")[0]
         if corpus == first["key"].rpartition(".")[0]:
             warnings.append(f"{first['key']} and {file['key']} have the same contents")
-        elif corpus == "data.valid":
+        elif corpus.startswith("data.valid"):
             warnings.append(
                 f"{file['key']}: validation text is the training text of {first['key']}"
             )

@@ -64,7 +64,7 @@ def _check(split: str, config: DataConfig, most: int | None) -> None:
             continue
         corpus_drops = Drops()
         number = sum(1 for _ in itertools.islice(sound_records(source, corpus_drops), most))
-        require_decodable(key, source, number + corpus_drops.total, corpus_drops, config)
+        require_decodable(key, source, number + corpus_drops.total, corpus_drops)
         pairs += number
         drops.merge(corpus_drops)
     if opened and not pairs:
@@ -76,18 +76,18 @@ def train_vocabulary(
     seed: int,
     say: Say,
     *,
-    scripts: tuple[str, str] = ("", ""),
     spread: Spread | None = None,
     bar: bool = False,
 ) -> tuple[Vocabularies, int, list[int]]:
     """The vocabulary, the number of its training pairs, and how many records each corpus has.
 
-    It is learned from pairs that the filters keep, mixed by the corpora's weights, if any.
-    `scripts` are those of the languages, for the filter that looks at them.
+    It is learned from pairs that the filters keep, mixed as training mixes the corpora, if it does.
     """
     opened = open_split(config, "train")
     sources = [source for _, _, source in opened]
     weights = [corpus.weight for _, corpus, _ in opened]
+    if config.mix_temperature:
+        weights = mixing_weights([_size(source, spread) for source in sources], config)
     shares, groups = [1.0], [sources]
     if all(weights):
         shares = [weight / sum(weights) for weight in weights]
@@ -100,21 +100,33 @@ def train_vocabulary(
         drawn, counts = _draw(groups, sample_sizes, seed, meter, spread)
 
     # Checked after drawing: checking a large corpus takes minutes.
-    sieve = Sieve(config, scripts)
+    sieve = Sieve(config)
     pools = [sieve.kept(pool) for pool in drawn]
     left_out = f", leaving out {sieve.drops.describe()}" if sieve.drops.total else ""
     if not any(pools):
-        shares, pools = [1.0], [_sieved_sample(sources, config, scripts, seed)]
+        shares, pools = [1.0], [_sieved_sample(sources, config, seed)]
     say(f"prepare: training the vocabulary on {sum(map(len, pools)):,} pairs{left_out}")
     vocabularies, pairs = _train(pools, shares, config, say)
     return vocabularies, pairs, counts
 
 
-def _sieved_sample(
-    sources: Sequence[PairSource], config: DataConfig, scripts: tuple[str, str], seed: int
-) -> list[Kept]:
+def mixing_weights(pairs: Sequence[int], config: DataConfig) -> list[float]:
+    """The weights that `data.mix_temperature` gives corpora of so many pairs: n^(1/T), by which
+    small ones are drawn more often than their size says (Arivazhagan et al., 2019)."""
+    return [max(1, number) ** (1 / config.mix_temperature) for number in pairs]
+
+
+def _size(source: PairSource, spread: Spread | None) -> int:
+    """How many records a corpus has, for which it may have to be read. Raises CorpusError."""
+    size = spread.size(source) if spread else None
+    if size is None:
+        size = source.size
+    return sum(1 for _ in source.records()) if size is None else size
+
+
+def _sieved_sample(sources: Sequence[PairSource], config: DataConfig, seed: int) -> list[Kept]:
     """A sample of all pairs that the filters keep. Raises PrepareError if there are none."""
-    sieve = Sieve(config, scripts)
+    sieve = Sieve(config)
     drawn = sample(sieve.kept_of(sources), config.vocabulary.sample, seed)
     if not drawn:
         raise nothing_left("train", [sieve.drops])
@@ -159,7 +171,7 @@ def _trained(
 ) -> Vocabularies:
     mixed = mix(pools, shares, config.vocabulary.sample)
     pairs = [(source.tagged(src).decode(), tgt.decode()) for source, (src, tgt) in mixed]
-    tags = [corpus.tag for _, _, corpus in named_corpora(config) if corpus.tag]
+    tags = [tag for _, _, corpus in named_corpora(config) for tag in corpus.tags]
     return vocabulary.train_pair(pairs, config.vocabulary, tags=tuple(dict.fromkeys(tags)))
 
 
@@ -207,9 +219,7 @@ def nothing_left(split: str, drops: Sequence[Drops]) -> PrepareError:
     )
 
 
-def require_decodable(
-    key: str, source: PairSource, read: int, drops: Drops, config: DataConfig
-) -> None:
+def require_decodable(key: str, source: PairSource, read: int, drops: Drops) -> None:
     """Raises PrepareError if more than a fifth of a corpus's lines isn't UTF-8 text.
 
     Such text has another encoding, and its other lines are those without accents.
@@ -218,7 +228,8 @@ def require_decodable(
     if number <= MOST_UNDECODABLE * read:
         return
     first = next(example for example in drops.examples if example.reason == INVALID_UTF8)
-    language = config.src_lang if first.file == source.file_of("src") else config.tgt_lang
+    src_lang, tgt_lang = source.languages
+    language = src_lang if first.file == source.file_of("src") else tgt_lang
     encoding = likely_encoding(_undecodable(source), script_of(language) or "")
     raise PrepareError(
         f"{key}: {number:,} of {read:,} lines aren't UTF-8, first {first.file}:{first.line} "

@@ -24,9 +24,8 @@ class Sieve:
     No text has fewer tokens than words, so pairs with too many words are dropped as too long.
     """
 
-    def __init__(self, config: DataConfig, scripts: tuple[str, str]) -> None:
+    def __init__(self, config: DataConfig) -> None:
         self._filter = config.filter
-        self._scripts = scripts
         self._seen = filters.Seen()
         self._seen_near = filters.SeenNear()
         self.drops = Drops()
@@ -55,7 +54,7 @@ class Sieve:
 
     def _mask(self, chunk: Chunk) -> Bool[np.ndarray, " records"]:
         """Which of the chunk's records are left."""
-        sifted = sift(chunk, self._filter, self._scripts)
+        sifted = sift(chunk, self._filter)
         if self._filter.duplicates:
             new = self._seen.add(filters.hashes(zip(*sides(chunk, sifted), strict=True)))
             detail = "the same pair came before"

@@ -331,10 +331,14 @@ def source_pieces(
 
 
 def lead_of(source: str, vocabulary: Vocabulary, tags: Set[str]) -> str:
-    """What a source begins with that is for all of it: a language code, or one of a run's `tags`
-    (`data.train.NAME.tag`) with its blank."""
-    word, blank, _ = source.partition(" ")
-    return word + blank if blank and word in tags else vocabulary.language_code(source)
+    """What a source begins with that is for all of it: a language code, or some of a run's `tags`
+    (`data.train.NAME.tag`) with their blanks."""
+    lead, rest = "", source
+    while True:
+        word, blank, after = rest.partition(" ")
+        if not blank or word not in tags:
+            return lead or vocabulary.language_code(source)
+        lead, rest = lead + word + blank, after
 
 
 def sentence_count(

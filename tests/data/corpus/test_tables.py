@@ -153,8 +153,8 @@ def test_a_header_is_no_pair(tmp_path):
     source = open_source(corpus, str(tmp_path))
     records = list(source.records())
     chunk = Chunk("train", source, 1, records)
-    assert sift(chunk, FilterConfig(), ("", "")).read == 1
-    assert sift(chunk, FilterConfig(), ("", "")).mask.tolist() == [False, True]
+    assert sift(chunk, FilterConfig()).read == 1
+    assert sift(chunk, FilterConfig()).mask.tolist() == [False, True]
     drops = Drops()
     assert len(list(sound_records(source, drops))) == 1 and drops.total == 0
     assert not source.is_bare_text

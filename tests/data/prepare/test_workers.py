@@ -21,7 +21,7 @@ import pytest
 
 from flaxformer_mt.cluster import ClusterError
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig
-from flaxformer_mt.data.corpus import CorpusError, open_source, text_files
+from flaxformer_mt.data.corpus import CorpusError, open_source, open_split, text_files
 from flaxformer_mt.data.corpus.text_files import require_stamp
 from flaxformer_mt.data.prepare import encode, encode_corpora, make, sample, spread
 from flaxformer_mt.data.prepare.encode import Chunk, encode_chunk
@@ -52,8 +52,8 @@ def test_any_number_of_workers_and_any_parts_give_the_same(tmp_path, monkeypatch
     config = two_corpora(tmp_path / "text", 600)
     prepare(config, directory=tmp_path / "0", workers=0)
     vocabularies = Vocabularies.load(tmp_path / "0" / "vocabulary")
-    encoding = encode.EncodingSettings(vocabularies, config, ("Latn", "Latn"))
-    source = open_source(config.train[0], config.folder)
+    encoding = encode.EncodingSettings(vocabularies, config)
+    (_, _, source), *_ = open_split(config, "train")
 
     def encoded(*ranges):
         """`encode_part` needs nothing but its arguments, which can be sent anywhere."""
