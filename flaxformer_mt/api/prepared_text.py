@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from flaxformer_mt.api import say
 from flaxformer_mt.config import ExperimentConfig
+from flaxformer_mt.data.extended_vocabulary import new_types, with_types_of
 from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
@@ -18,6 +19,7 @@ from flaxformer_mt.rundir.cache import INDEX_FILES, local_copy, preparing
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import exists, explained
+from flaxformer_mt.wording import counted
 
 if TYPE_CHECKING:
     from flaxformer_mt.data.prepare.spread import Cluster
@@ -43,7 +45,8 @@ def prepared(
 ) -> Iterator[Store]:
     """The store; a run in a bucket has it and the vocabulary when this ends without an error.
 
-    Takes the vocabulary of `source`, another run; a `cluster` does the work. Raises as
+    Takes the vocabulary of `source`, another run, with types for new tags and symbols; a `cluster`
+    does the work. Raises as
     `data.prepare`, and RunDirectoryError for a trained run without its vocabulary.
     """
     if list_steps(run.checkpoints) and not exists(run.vocabulary / INDEX_FILES["vocabulary"]):
@@ -59,7 +62,7 @@ def prepared(
     with preparing(run) as folder:
         if source is not None and not (folder / "vocabulary" / INDEX_FILES["vocabulary"]).exists():
             # Verified and written aside: half a vocabulary would be taken for the run's.
-            vocabularies_of(source).save(folder / "vocabulary")
+            _taken_over(source, config).save(folder / "vocabulary")
         yield prepare(
             config.data,
             seed=config.training.seed,
@@ -72,6 +75,18 @@ def prepared(
         )
     with explained(run.parts, "removed"):
         epath.Path(run.parts).rmtree(missing_ok=True)
+
+
+def _taken_over(source: RunDirectory, config: ExperimentConfig) -> Vocabularies:
+    """The vocabulary of a run that another one starts from, with types that the new text needs."""
+    vocabularies = vocabularies_of(source)
+    extended = with_types_of(vocabularies, config.data)
+    if added := new_types(vocabularies, extended):
+        say(
+            f"prepare: the vocabulary of {source} with {counted(len(added), 'new type')} after all "
+            f"others: {', '.join(added)}; their embeddings start as the mean of the others"
+        )
+    return extended
 
 
 def prepare_only(

@@ -27,10 +27,12 @@ from flaxformer_mt.config import (
     uneven_heads,
 )
 from flaxformer_mt.config.digest_keys import trains
+from flaxformer_mt.data.extended_vocabulary import with_types_of
 from flaxformer_mt.data.planner import planned_pass
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.model import parameters
+from flaxformer_mt.model.embedding import with_rows
 from flaxformer_mt.parallel.compile_cache import share_compiled
 from flaxformer_mt.parallel.process_settings import make_deterministic, share_one_heap
 from flaxformer_mt.parallel.processes import ALONE, Processes, StopRequest
@@ -264,13 +266,18 @@ def check_same_sizes(source: ExperimentConfig, new: ExperimentConfig, origin: st
 def weights_of(
     source: RunDirectory, vocabularies: Vocabularies, program: Program, processes: Processes
 ) -> Callable[[], Any]:
-    """Reads another run's best parameters, as the first process chooses them, into host arrays."""
-    if vocabularies_of(source).digest != vocabularies.digest:
+    """Reads another run's best parameters, as the first process chooses them, into host arrays,
+    with rows for the types that this run's vocabulary has beyond that run's."""
+    theirs = vocabularies_of(source)
+    if with_types_of(theirs, program.config.data).digest != vocabularies.digest:
         raise StartError(f"{source}: its vocabulary differs from this run's; use a new --workdir")
+    before, after = ((pair.src.size, pair.tgt.size) for pair in (theirs, vocabularies))
     checkpoint = processes.first(lambda: chosen_weights(source, "auto").checkpoint)
 
     def read() -> Any:
         params = load_params(source, checkpoint)
+        if before != after:
+            params = with_rows(params, program.config.model, before, after)
         check_same_form(params, program.abstract.params, str(source))
         return jax.device_get(params)
 

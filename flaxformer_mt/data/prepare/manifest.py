@@ -10,6 +10,7 @@ from typing import Any, cast
 from flaxformer_mt.config.digest_keys import first_default
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig
 from flaxformer_mt.data.corpus import CorpusError, open_source, paths
+from flaxformer_mt.data.extended_vocabulary import with_types_of
 from flaxformer_mt.data.given_vocabulary import given_vocabularies
 from flaxformer_mt.data.store import INDEX, Store
 from flaxformer_mt.data.vocabulary import Vocabularies
@@ -112,7 +113,7 @@ def repeated(described: Files) -> list[str]:
         corpus = file["key"].rpartition(".")[0]
         if corpus == first["key"].rpartition(".")[0]:
             warnings.append(f"{first['key']} and {file['key']} have the same contents")
-        elif corpus.startswith("data.valid"):
+        elif corpus.startswith("data.valid") and first["key"].startswith("data.train."):
             warnings.append(
                 f"{file['key']}: validation text is the training text of {first['key']}"
             )
@@ -177,7 +178,10 @@ def require_given(
     except CorpusError as error:
         say(f"prepare: warning: {error}; the vocabulary in {directory} is used")
         return
-    if given is not None and given.digest != vocabularies.digest:
+    if given is None:
+        return
+    # A run that starts from another one may have more types.
+    if vocabularies.digest not in (given.digest, with_types_of(given, config).digest):
         raise PrepareError(
             f"data.vocabulary names another model than the vocabulary in {directory}: use a new "
             "directory"

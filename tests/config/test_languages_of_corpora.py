@@ -1,0 +1,125 @@
+"""Corpora in languages of their own: directions, validation sets, and what contradicts them."""
+
+import dataclasses
+
+import pytest
+
+from flaxformer_mt.config import ConfigError, CorpusConfig, default_config, freeze, read_config
+from flaxformer_mt.config.languages import languages_of_tag
+from flaxformer_mt.config.tokenizers import for_corpus
+
+FILES = {"src": "a.en", "tgt": "a.de"}
+
+
+def made(**data):
+    tree = default_config()
+    tree.data.train = {"a": FILES}
+    tree.data.valid = FILES
+    for name, setting in data.items():
+        tree.data[name] = setting
+    return tree
+
+
+def of(src_lang, tgt_lang, tag=""):
+    return {**FILES, "src_lang": src_lang, "tgt_lang": tgt_lang, "tag": tag}
+
+
+def test_directions_are_pairs_of_languages_with_their_tags():
+    corpora = {
+        "a": of("en", "de", "<2de>"),
+        "b": of("en", "fr", "<2fr>"),
+        "c": of("en", "fr", "<2fr> <news>"),
+        "d": of("fr", "en", "<bt>"),
+        "e": of("fr", "en"),
+    }
+    data = freeze(made(train=corpora), "a test").data
+    assert data.directions == {("en", "de"): "<2de>", ("en", "fr"): "<2fr>", ("fr", "en"): ""}
+    assert [*data.directions] == [("en", "de"), ("en", "fr"), ("fr", "en")]
+    assert data.tags == {"<2de>", "<2fr>", "<news>", "<bt>"}
+    assert languages_of_tag(data.directions, "<2fr>") == ("en", "fr")
+    assert languages_of_tag(data.directions, "<none>") == ("", "")
+
+
+def test_the_run_s_languages_are_those_that_its_first_corpus_states():
+    corpora = {
+        "a": {"src": "x", "tgt": "y", "src_lang": "fr", "tgt_lang": "it"},
+        "b": of("en", "de"),
+    }
+    tree = made(train=corpora)
+    tree.data.valid = {"src": "x", "tgt": "y"}
+    data = freeze(tree, "a test").data
+    assert (data.src_lang, data.tgt_lang) == ("fr", "it")
+    plain = freeze(made(), "a test").data
+    assert (plain.src_lang, plain.tgt_lang) == ("en", "de")
+
+
+def test_another_language_is_tokenised_in_its_own_way():
+    data = dataclasses.replace(
+        freeze(made(), "a test").data, bleu_tokenizer="13a", src_lang="en", tgt_lang="de"
+    )
+    chinese = CorpusConfig(tgt_lang="zh")
+    assert for_corpus(data, chinese).bleu_tokenizer == "zh"
+    assert for_corpus(data, CorpusConfig(tgt_lang="de_AT")).bleu_tokenizer == "13a"
+    of_user = dataclasses.replace(data, bleu_tokenizer="intl")
+    assert for_corpus(of_user, chinese).bleu_tokenizer == "intl"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"valid_sets": {"b": FILES}}, "'data.valid' is set, and 'data.valid_sets' too"),
+        (
+            {"valid": {}, "valid_sets": {"b": FILES}, "valid_fraction": 0.1},
+            "holds out training text, but 'data.valid_sets' is set too",
+        ),
+        ({"mix_temperature": 0.5}, "'data.mix_temperature' = 0.5 must be 0 .off. or at least 1"),
+        (
+            {"mix_temperature": 5.0, "train": {"a": {**FILES, "weight": 1.0}}},
+            "'data.mix_temperature' = 5.0 decides the corpora's shares, but they have a 'weight'",
+        ),
+        ({"train": {"a": {**FILES, "tag": "<a>  <b>"}}}, "words with single blanks between them"),
+        ({"train": {"a": {**FILES, "tag": "<a> </s>"}}}, "'<a> </s>' has </s>, a mark of"),
+    ],
+)
+def test_contradictions_are_named(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        tree = made(**changes)
+        freeze(tree, "a test")
+        read_config_of(tree)
+
+
+def read_config_of(tree):
+    """With the checks of settings that nothing reads."""
+    from flaxformer_mt.config.consistency import unused_settings
+
+    for problem in unused_settings(freeze(tree, "a test")):
+        raise ConfigError(problem)
+
+
+@pytest.mark.parametrize(
+    ("best_set", "message"),
+    [("b", "needs 'data.valid_sets'"), ("frr", "isn't in data.valid_sets; did you mean 'fr'")],
+)
+def test_the_set_that_decides_must_be_there(best_set, message):
+    tree = made() if best_set == "b" else made(valid={}, valid_sets={"fr": FILES})
+    tree.training.best_set = best_set
+    with pytest.raises(ConfigError, match=message):
+        freeze(tree, "a test")
+
+
+def test_an_override_replaces_the_other_form_of_validation_text():
+    many = "multi30k:many"
+    assert len(read_config(many).data.valid_sets) == 6
+    one = read_config(many, {"data.valid": ("v.en", "v.de")}).data
+    assert one.valid_sets == () and one.valid.src == "v.en"
+    sets = read_config("multi30k:tiny", {"data.valid_sets.a": ("v.en", "v.de")}).data
+    assert sets.valid == CorpusConfig(name="valid") and sets.valid_sets[0].name == "a"
+    assert sets.has_validation_text and [*sets.validation] == ["data.valid_sets.a"]
+    held_out = read_config("multi30k:tiny", {"data.valid_fraction": 0.1}).data
+    assert held_out.valid_sets == () and not held_out.has_validation_text
+
+
+def test_sets_keep_the_order_given():
+    given = {"data.valid_sets.z": ("z.en", "z.de"), "data.valid_sets.a": ("a.en", "a.de")}
+    config = read_config("multi30k:tiny", given)
+    assert [corpus.name for corpus in config.data.valid_sets] == ["z", "a"]
