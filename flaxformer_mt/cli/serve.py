@@ -56,7 +56,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         # All objects loaded so far stay, and needn't be searched for garbage.
         gc.freeze()
         server = TranslationServer(translator, model, settings, listener=listener, say=say)
-        say(f"{model.src_lang} to {model.tgt_lang}, '{model.weights}': {address(listener)}")
+        say(f"{_offered(model)}, '{model.weights}': {address(listener)}")
         server.run_until_stopped()
     say("stopped")
     if server.model_at_work:
@@ -89,9 +89,12 @@ def _loaded(options: argparse.Namespace) -> tuple[fm.Translator, ServedModel]:
     translator = as_asked(
         options, fm.Translator.load(run, which=options.weights, shortlist=options.shortlist)
     )
+    src_lang, tgt_lang = next(iter(translator.directions))
+    translator = translator.in_languages(src_lang, tgt_lang)
     model = ServedModel(
-        src_lang=config.data.src_lang,
-        tgt_lang=config.data.tgt_lang,
+        src_lang=src_lang,
+        tgt_lang=tgt_lang,
+        directions=translator.directions,
         name=config.name,
         weights=translator.name,
         beam_size=translator.config.beam_size,
@@ -102,6 +105,13 @@ def _loaded(options: argparse.Namespace) -> tuple[fm.Translator, ServedModel]:
         together=translator.together,
     )
     return translator, model
+
+
+def _offered(model: ServedModel) -> str:
+    """What the model translates, in a few words."""
+    first = f"{model.src_lang} to {model.tgt_lang}"
+    count = len(model.directions)
+    return first if count == 1 else f"{first} (first of {count} directions)"
 
 
 _WHAT = {

@@ -129,12 +129,13 @@ def as_json(content: Any) -> bytes:
 
 
 def translations(
-    task: TranslateTask, translated: Sequence[Sequence[Translated]], model: ServedModel
+    task: TranslateTask, translated: Sequence[Sequence[Translated]]
 ) -> TranslateAnswer | LibreTranslateAnswer:
     """The answer in the request's form; `translated` has the sentences of each text."""
     pairs = list(zip(task.texts, translated, strict=True))
     form = task.form
-    blanks = has_blanks_between_sentences(model.tgt_lang)
+    src_lang, tgt_lang = task.direction
+    blanks = has_blanks_between_sentences(tgt_lang)
     if isinstance(form, TranslateRequest):
         return TranslateAnswer(
             translations=[_translation(form, text, sentences, blanks) for text, sentences in pairs]
@@ -148,7 +149,7 @@ def translations(
     if form.alternatives:
         lists["alternatives"] = [_alternatives(texts) for texts in ranked]
     if form.source == "auto":
-        lists["detectedLanguage"] = [detected(text, model.src_lang) for text in form.given]
+        lists["detectedLanguage"] = [_detected(text, src_lang) for text in form.given]
     if isinstance(form.q, str):
         return LibreTranslateAnswer(**{field: answers[0] for field, answers in lists.items()})
     return LibreTranslateAnswer(**lists)
@@ -202,15 +203,22 @@ def _joined(text: CodedSentences, sentences: Sequence[Translated], rank: int, bl
     return text.translated(texts, blanks=blanks)
 
 
-def detected(text: str, src_lang: str) -> Detected:
+def detected(text: str, model: ServedModel) -> list[Detected]:
+    """Every source language, the likeliest first."""
+    guesses = [_detected(text, source) for source in model.sources]
+    return sorted(guesses, key=lambda guess: -guess.confidence)
+
+
+def _detected(text: str, src_lang: str) -> Detected:
     return Detected(language=src_lang, confidence=confidence(text, src_lang))
 
 
 def languages(model: ServedModel) -> list[Language]:
-    source, target = model.src_lang, model.tgt_lang
+    """Every language, with the targets of those that are sources."""
+    codes = dict.fromkeys([*model.sources, *model.targets])
     return [
-        Language(code=source, name=language_name(source), targets=[target]),
-        Language(code=target, name=language_name(target), targets=[]),
+        Language(code=code, name=language_name(code), targets=model.targets_of(code))
+        for code in codes
     ]
 
 
@@ -290,6 +298,8 @@ def openapi(reader: Reader) -> Json:
     """OpenAPI 3.1: all paths, requests and answers."""
     operations = _operations(reader)
     schemas, definitions = _schemas(operations)
+    for form in (reader.translate_form, reader.libre_form):
+        definitions[form.__name__] |= _known_pairs(reader.model)
     paths = {}
     for path, operation in operations.items():
         needs_key = bool(reader.settings.keys) and (
@@ -298,17 +308,13 @@ def openapi(reader: Reader) -> Json:
         described = _described(path, operation, schemas, needs_key)
         paths[path] = {operation.method: described}
 
-    model = reader.model
-    languages = f"{language_name(model.src_lang)} → {language_name(model.tgt_lang)}"
+    title, description = _about(reader.model)
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": f"Translation {languages}",
+            "title": title,
             "version": __version__,
-            "description": (
-                f"{model.name}, weights: {model.weights}. POST /translate accepts our format, "
-                "with n-best lists and alignments, and LibreTranslate's."
-            ),
+            "description": description,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,
@@ -322,9 +328,36 @@ def openapi(reader: Reader) -> Json:
     }
 
 
+def _about(model: ServedModel) -> tuple[str, str]:
+    """The document's title and description."""
+    title = f"Translation {language_name(model.src_lang)} → {language_name(model.tgt_lang)}"
+    description = (
+        f"{model.name}, weights: {model.weights}. POST /translate accepts our format, "
+        "with n-best lists and alignments, and LibreTranslate's."
+    )
+    if len(model.directions) > 1:
+        title = f"Translation in {len(model.directions)} directions"
+        description += " GET /languages lists each source language with its targets."
+    return title, description
+
+
+def _known_pairs(model: ServedModel) -> Json:
+    """What the schema of a request says of its two languages together."""
+    if len(model.directions) == len(model.sources) * len(model.targets):
+        return {}
+    pairs = [
+        {"source": {"enum": [source]}, "target": {"enum": [*model.targets_of(source), None]}}
+        for source in model.sources
+    ]
+    any_target = {"source": {"enum": ["auto", None]}}
+    return {"anyOf": [{"properties": properties} for properties in [any_target, *pairs]]}
+
+
 def _operations(reader: Reader) -> dict[str, _Operation]:
     """All operations of the API, by path."""
     model, text = reader.model, "A dog runs home."
+    source_count = len(model.sources)
+    of_sources = "the source language" if source_count == 1 else "each source language"
     return {
         "/translate": _Operation(
             summary="Translate one or more texts",
@@ -336,10 +369,12 @@ def _operations(reader: Reader) -> dict[str, _Operation]:
             answer=TranslateAnswer | LibreTranslateAnswer,
         ),
         "/detect": _Operation(
-            summary="How likely a text is in the source language",
+            summary=f"How likely a text is in {of_sources}",
             request=reader.detect_form,
             examples={"text": {"q": text}},
-            answer=Annotated[list[Detected], Field(min_length=1, max_length=1)],
+            answer=Annotated[
+                list[Detected], Field(min_length=source_count, max_length=source_count)
+            ],
         ),
         "/attention": _Operation(
             summary="Attention weights of a sentence and its translation, for all heads of a layer",

@@ -194,11 +194,11 @@ class App:
         if self.service.settings.log == "text":
             self.service.say(f"translate {[text.texts for text in task.texts]!r}")
         translated = await self.service.within_limits(request, self.service.translate(task))
-        return answers.translations(task, translated, self.service.model)
+        return answers.translations(task, translated)
 
     async def _detect(self, request: Request, payload: Mapping[str, Any], kind: str) -> Any:
         text = self.service.reader.detect(payload, kind)
-        return [answers.detected(text, self.service.model.src_lang)]
+        return answers.detected(text, self.service.model)
 
     async def _attention(self, request: Request, payload: Mapping[str, Any], kind: str) -> Any:
         form = self.service.reader.attention(payload, kind)

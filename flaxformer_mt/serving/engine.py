@@ -47,12 +47,14 @@ ATTENTION = Key(0)
 class QueuedSentence:
     """A sentence to translate; the `aligned` best translations get word alignments.
 
-    The model reads `code`, which isn't in the text, before it.
+    The model reads `code`, which isn't in the text, before it. `languages` are its source's and its
+    translation's, if they aren't the translator's own.
     """
 
     text: str
     aligned: int = 0
     code: str = ""
+    languages: tuple[str, str] | None = None
 
     @property
     def read(self) -> str:
@@ -154,6 +156,18 @@ class Engine:
 
     def _searched(self, key: Key, sentences: Sequence[QueuedSentence]) -> list[Translation]:
         """The translations of a filled batch. Raises Refusal for terms and phrases."""
+        translations = self._search(self.translator, key, sentences)
+        for number, sentence in enumerate(sentences):
+            if sentence.languages is not None and translations[number].split:
+                # Its languages decide how it is cut and joined. Few sentences are too long for the
+                # model: to search each twice costs less than batches of one direction.
+                translator = self.translator.in_languages(*sentence.languages)
+                (translations[number],) = self._search(translator, key, [sentence])
+        return translations
+
+    def _search(
+        self, translator: Translator, key: Key, sentences: Sequence[QueuedSentence]
+    ) -> list[Translation]:
         filled = self._filled(key, [sentence.read for sentence in sentences])
         try:
             options = SearchOptions(
@@ -163,7 +177,7 @@ class Engine:
                 terminology=Terminology.of(dict(key.terms)) if key.terms else None,
                 constraint_sizes=CONSTRAINT_SIZES if key.constrained else (),
             )
-            return self.translator.translate_with(filled, options, [PLAIN_LINE] * len(filled))
+            return translator.translate_with(filled, options, [PLAIN_LINE] * len(filled))
         except DecodingError as error:
             if not key.constrained:
                 raise
@@ -223,12 +237,16 @@ class Engine:
 
 
 def _without_code(alignment: Alignment | None, code: str) -> Alignment | None:
-    if alignment is None or not code or alignment.src_words[:1] != (code,):
+    words = tuple(code.split())
+    count = len(words)
+    if alignment is None or not words or alignment.src_words[:count] != words:
         return alignment
     return dataclasses.replace(
         alignment,
-        src_words=alignment.src_words[1:],
-        links=tuple((source - 1, target) for source, target in alignment.links if source),
+        src_words=alignment.src_words[count:],
+        links=tuple(
+            (source - count, target) for source, target in alignment.links if source >= count
+        ),
     )
 
 

@@ -195,6 +195,7 @@ class TranslateTask:
     form: TranslateRequest | LibreTranslateRequest
     texts: tuple[CodedSentences, ...]
     n_best: int  # of the request, but at most the beam's size
+    direction: tuple[str, str]  # the source language and the target language
 
 
 class Reader:
@@ -213,9 +214,10 @@ class Reader:
         ]
         texts: Any = text | list_of_texts
         sentence: Any = Annotated[text, Field(pattern=_VISIBLE)]
-        source: Any = Literal[model.src_lang, "auto"]
-        target: Any = Literal[model.tgt_lang]
-        known_code = BeforeValidator(functools.partial(_as_named, (model.src_lang, model.tgt_lang)))
+        source: Any = Literal[(*model.sources, "auto")]
+        target: Any = Literal[model.targets]
+        known_source = BeforeValidator(functools.partial(_as_named, model.sources))
+        known_target = BeforeValidator(functools.partial(_as_named, model.targets))
 
         def integer(least: int, most: int) -> Any:
             return Annotated[int, Field(ge=least, le=most), _PLAIN]
@@ -225,15 +227,15 @@ class Reader:
             __base__=TranslateRequest,
             text=texts,
             n_best=(integer(1, self.most_hypotheses), 1),
-            source=(source, model.src_lang),
+            source=(source, model.src_lang if len(model.directions) == 1 else "auto"),
             target=(target, model.tgt_lang),
         )
         self.libre_form = create_model(
             "LibreTranslateRequest",
             __base__=LibreTranslateRequest,
             q=texts,
-            source=Annotated[source, known_code],
-            target=Annotated[target, known_code],
+            source=Annotated[source, known_source],
+            target=Annotated[target, known_target],
         )
         self.detect_form = create_model("DetectRequest", __base__=DetectRequest, q=text)
         last_layer = Field(default_factory=lambda fields: self._layers[fields["kind"]] - 1)
@@ -253,21 +255,42 @@ class Reader:
         if (form.terms or form.forbid) and not self.settings.constraints:
             raise bad_request("this server takes neither 'terms' nor 'forbid' (--no-constraints)")
 
+        direction = self._direction(form)
         texts = form.given if ours else _libre_texts(form, kind)
         _at_most(sum(map(len, texts)), self.settings.max_characters, "characters")
         split_texts = tuple(
             coded_sentences(
                 text,
-                self.model.src_lang,
+                direction[0],
                 at_marks=form.sentences,
                 codes=self.model.codes,
+                code=self.model.tag_of(direction),
                 together=self.model.together,
             )
             for text in texts
         )
         sentence_count = sum(len(text.texts) for text in split_texts)
         _at_most(sentence_count, self.settings.max_sentences, "sentences")
-        return TranslateTask(form, split_texts, min(form.n_best, self.most_hypotheses))
+        n_best = min(form.n_best, self.most_hypotheses)
+        return TranslateTask(form, split_texts, n_best, direction)
+
+    def _direction(self, form: TranslateRequest | LibreTranslateRequest) -> tuple[str, str]:
+        """The direction that a request asks for. Where it leaves a language open, the model's first
+        direction decides, or else the order. Raises Refusal for a pair that isn't a direction."""
+        model = self.model
+        target_given = "target" in form.model_fields_set
+        fitting = [
+            (source, target)
+            for source, target in model.directions
+            if form.source in (source, "auto") and (form.target == target or not target_given)
+        ]
+        if not fitting:
+            *others, last = map(repr, model.targets_of(form.source))
+            targets = f"{', '.join(others)} or {last}" if others else last
+            raise bad_request(f"'target' should be {targets} for the source '{form.source}'")
+        return max(
+            fitting, key=lambda pair: (pair[0] == model.src_lang) + (pair[1] == model.tgt_lang)
+        )
 
     def detect(self, payload: Mapping[str, Any], kind: str = JSON) -> str:
         return _checked(self.detect_form, payload, kind).q
@@ -307,7 +330,7 @@ def _given(payload: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 def _as_named(codes: Sequence[str], code: Any) -> Any:
     """That of the model's `codes` which means the same to LibreTranslate; else `code` itself."""
-    if not isinstance(code, str):
+    if not isinstance(code, str) or code in codes:
         return code
 
     def folded(name: str) -> str:

@@ -40,21 +40,22 @@ def coded_sentences(
     *,
     at_marks: bool = True,
     codes: Collection[str] = (),
+    code: str = "",
     together: int | None = None,
 ) -> CodedSentences:
     """A text's sentences as `translate` cuts each of its lines; `language` is the text's.
 
     A line of at most `together` sentences, which the model reads together, is one of them; where
     that is unknown (None), none is. Sentences longer than LONGEST are cut as for a model that takes
-    no more. If a line begins with one of `codes`, the code holds for later sentences too, until
-    another code; one that is a line by itself, or before a mark that is set aside, is left out of
-    the text.
+    no more. If a line begins with some of `codes`, these hold for later sentences too, until
+    another line's; those that are a line by themselves, or before a mark that is set aside, are
+    left out of the text. Sentences before the first have `code`.
     """
     before, sentences = _split(text, language, at_marks, codes, together or 1)
     glue = [before]
     pieces: list[Piece] = []
     codes_before: list[str] = []
-    current = gap = ""
+    current, gap = code, ""
     for lead, sentence, after in sentences:
         current = lead.rstrip() or current
         if not sentence.text:
@@ -109,11 +110,11 @@ def _split(
 
 
 def _lead(line: str, codes: Collection[str]) -> str:
-    """The code that a line begins with, and the blanks after it."""
-    match = _WORD.match(line)
-    if match is None or match[0] not in codes:
-        return ""
-    return line[: len(line) - len(line[match.end() :].lstrip())]
+    """The codes that a line begins with, and the blanks after them."""
+    end = 0
+    while (match := _WORD.match(line, end)) and match[0] in codes:
+        end = len(line) - len(line[match.end() :].lstrip())
+    return line[:end]
 
 
 def _parts(lead: str, sentence: str, language: str) -> tuple[list[Piece], list[str]]:

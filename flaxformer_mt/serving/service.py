@@ -120,8 +120,10 @@ class Service:
 
     async def translate(self, task: TranslateTask) -> list[list[Translated]]:
         form = task.form
+        aligned = task.n_best if form.alignment else 0
+        languages = None if task.direction == self.model.first else task.direction
         sentences = [
-            QueuedSentence(sentence, task.n_best if form.alignment else 0, code)
+            QueuedSentence(sentence, aligned, code, languages)
             for text in task.texts
             for sentence, code in zip(text.texts, text.codes, strict=True)
         ]
@@ -249,8 +251,8 @@ class Metrics:
         served = {
             "version": __version__,
             "weights": model.weights,
-            "source": model.src_lang,
-            "target": model.tgt_lang,
+            "source": ",".join(model.sources),
+            "target": ",".join(model.targets),
         }
         prometheus.Info("flaxformer", "The served model.", registry=registry).info(served)
         prometheus.ProcessCollector(registry=registry)

@@ -156,7 +156,11 @@ def read_keys(text: str, name: str) -> frozenset[str]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ServedModel:
-    """The model, as far as clients may know it. Languages are codes such as "en"."""
+    """The model, as far as clients may know it. Languages are codes such as "en".
+
+    `directions` are the pairs of languages that it translates, each with the tag that asks for it
+    (empty: none); `src_lang` and `tgt_lang` are the first pair.
+    """
 
     src_lang: str
     tgt_lang: str
@@ -168,13 +172,41 @@ class ServedModel:
     diverse: bool = False  # whether the beam is searched in groups
     codes: frozenset[str] = frozenset()  # language codes and tags that its sources may begin with
     together: int | None = None  # sentences of a line that it reads together; None: unknown
+    directions: Mapping[tuple[str, str], str] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # Also for a copy in other languages, by `dataclasses.replace`.
+        if self.first not in self.directions:
+            object.__setattr__(self, "directions", {self.first: ""})
+
+    @property
+    def first(self) -> tuple[str, str]:
+        """The direction of requests that don't ask for one."""
+        return self.src_lang, self.tgt_lang
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """All source languages."""
+        return tuple(dict.fromkeys(source for source, _ in self.directions))
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """All target languages."""
+        return tuple(dict.fromkeys(target for _, target in self.directions))
+
+    def targets_of(self, source: str) -> list[str]:
+        return [target for of_source, target in self.directions if of_source == source]
+
+    def tag_of(self, direction: tuple[str, str]) -> str:
+        """The tag before its sources. The only direction needs none: `translate` adds none."""
+        return self.directions[direction] if len(self.directions) > 1 else ""
 
 
 def page_settings(model: ServedModel, settings: ServerSettings) -> dict[str, Any]:
-    """LibreTranslate's keys; "model" and "limits" are for our page."""
-    source, target = (
-        {"code": code, "name": language_name(code)} for code in (model.src_lang, model.tgt_lang)
-    )
+    """LibreTranslate's keys; "model", "limits" and, for a model of several directions, "languages"
+    are for our page."""
+    source, target = ({"code": code, "name": language_name(code)} for code in model.first)
+    several = {"languages": _page_languages(model)} if len(model.directions) > 1 else {}
     return {
         "apiKeys": bool(settings.keys),
         "keyRequired": bool(settings.keys),
@@ -197,7 +229,21 @@ def page_settings(model: ServedModel, settings: ServerSettings) -> dict[str, Any
             "constraints": settings.constraints,
         },
         "examples": list(settings.examples),
+        **several,
     }
+
+
+def _page_languages(model: ServedModel) -> list[dict[str, Any]]:
+    """Each language with what the page needs of it; those that are only targets have none."""
+    return [
+        {
+            "code": code,
+            "name": language_name(code),
+            "direction": direction(code),
+            "targets": model.targets_of(code),
+        }
+        for code in dict.fromkeys([*model.sources, *model.targets])
+    ]
 
 
 def language_name(code: str) -> str:

@@ -1,6 +1,7 @@
 """A translator that needs no model, and servers over it."""
 
 import contextlib
+import copy
 import dataclasses
 import http.client
 import json
@@ -29,6 +30,14 @@ MODEL = ServedModel(
     encoder_layers=2,
     decoder_layers=3,
 )
+_DIRECTIONS = {
+    ("en", "de"): "<2de>",
+    ("en", "zh"): "<2zh> <formal>",
+    ("de", "en"): "",
+    ("fr", "en"): "<fr2en>",
+}
+_CODES = frozenset({"<2de>", "<2zh>", "<formal>", "<fr2en>", ">>nld<<"})
+SEVERAL = dataclasses.replace(MODEL, directions=_DIRECTIONS, codes=_CODES)
 LONGEST = 40  # words
 
 
@@ -59,6 +68,12 @@ class StandIn:
             text = " ".join([*terms, " ".join(allowed)])
             translations.append(self._translation(text, options.n_best))
         return translations
+
+    def in_languages(self, src_lang, tgt_lang):
+        """The same calls, noted with these languages."""
+        other = copy.copy(self)
+        other.languages = (src_lang, tgt_lang)
+        return other
 
     def _note_call(self, lines, n_best):
         self.threads.add(threading.get_ident())

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.serving.fuzz import fuzz
 from benchmarks.serving.hostile import attack
-from tests.serving.stand_in import StandIn, running
+from tests.serving.stand_in import SEVERAL, StandIn, running
 
 EXAMPLES = 20  # an address; `benchmarks.serving` asks for thousands
 pytestmark = pytest.mark.extended
@@ -23,6 +23,12 @@ def test_so_it_does_where_keys_are_needed():
     ways = ("--exclude-checks", "ignored_auth", "--header", "X-API-Key: secret")
     with running(StandIn(), keys=frozenset({"secret"})) as server:
         fuzz(server.url, "--phases", "examples,fuzzing", *ways, examples=EXAMPLES // 4)
+
+
+def test_so_it_does_for_several_directions():
+    with running(StandIn(), model=SEVERAL) as server:
+        fuzz(server.url, "--phases", "examples,coverage,fuzzing", examples=EXAMPLES)
+        assert server.metric("flaxformer_sentences_total") > 20
 
 
 def test_no_broken_request_is_an_error_of_the_server():
