@@ -4,6 +4,7 @@ import { get, post, useKey } from "./api.js";
 import * as alternatives from "./alternatives.js";
 import * as attention from "./attention.js";
 import * as desk from "./desk.js";
+import * as languages from "./languages.js";
 import { live } from "./live.js";
 import { recall, remember } from "./stored.js";
 import { setUpTheme } from "./theme.js";
@@ -21,7 +22,7 @@ const change = live({
   ask: (text, signal) =>
     text.trim() === ""
       ? Promise.resolve(null)
-      : post("translate", { text, n_best: Math.min(4, settings.limits.n_best), alignment: true, ...wishes() }, signal),
+      : post("translate", question(text), signal),
   show(answer, text) {
     target.classList.remove("waiting", "stale");
     say("");
@@ -88,9 +89,14 @@ function select(sentence) {
 }
 
 function attend(sentence) {
-  // A code that the sentence took over from one before it.
+  // The tag of a direction, or a code that the sentence took over from one before it.
   const read = [sentence.code, sentence.source].filter(Boolean).join(" ");
   attention.show(read, sentence.hypotheses[sentence.chosen].text);
+}
+
+function question(text) {
+  const n_best = Math.min(4, settings.limits.n_best);
+  return { text, n_best, alignment: true, ...languages.chosen(), ...wishes() };
 }
 
 // Terms and forbidden phrases. A line of terms that has no "=" yet is still being typed.
@@ -129,16 +135,10 @@ function fill(text) {
 }
 
 function setUp() {
-  const { language, model, examples } = settings;
-  document.title = `${language.source.name} → ${language.target.name}`;
+  const { model, examples } = settings;
+  languages.setUp(settings, () => typed({ now: true }));
   byId("wishes").hidden = !settings.limits.constraints;
-  byId("source-name").textContent = language.source.name;
-  byId("target-name").textContent = language.target.name;
   byId("model").textContent = `${model.name} · weights: ${model.weights}`;
-  Object.assign(source, { lang: language.source.code, dir: model.source_direction });
-  Object.assign(byId("mirror"), { lang: language.source.code, dir: model.source_direction });
-  Object.assign(target, { lang: language.target.code, dir: model.target_direction });
-  source.placeholder = `Type or paste a text in ${language.source.name}`;
   byId("examples").hidden = examples.length === 0;
   byId("examples").replaceChildren(
     ...examples.map((text) => {
