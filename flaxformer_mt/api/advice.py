@@ -139,15 +139,19 @@ def _lower_rate(schedule: ScheduleConfig) -> str:
             assert_never(unknown)
 
 
+def _kind_and_name(metric: str) -> tuple[str, str]:
+    """What a metric such as `bleu/SET` measures, and its name for people: `BLEU of SET`."""
+    kind, slash, validation_set = metric.partition("/")
+    return kind, f"{_NAMES[kind]} of {validation_set}" if slash else _NAMES[kind]
+
+
 def course(scores: Mapping[int, float], metric: str, *, steps: int) -> str:
     """What two or more validations' scores, by step, say about more of the `steps`.
 
     A training that ended before them had no patience left.
     """
-    kind, _, validation_set = metric.partition("/")
-    name, hardly = _NAMES[kind], _HARDLY[kind]
-    if validation_set:
-        name = f"{name} of {validation_set}"
+    kind, name = _kind_and_name(metric)
+    hardly = _HARDLY[kind]
     # Higher is better.
     ranks = {step: -score if kind == "loss" else score for step, score in scores.items()}
     best = max(ranks, key=lambda step: (ranks[step], -step))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from flaxformer_mt.api import say
 from flaxformer_mt.config import ExperimentConfig
-from flaxformer_mt.data.extended_vocabulary import new_types, with_types_of
 from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
@@ -19,7 +18,6 @@ from flaxformer_mt.rundir.cache import INDEX_FILES, local_copy, preparing
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import exists, explained
-from flaxformer_mt.wording import counted
 
 if TYPE_CHECKING:
     from flaxformer_mt.data.prepare.spread import Cluster
@@ -79,6 +77,9 @@ def prepared(
 
 def _taken_over(source: RunDirectory, config: ExperimentConfig) -> Vocabularies:
     """The vocabulary of a run that another one starts from, with types that the new text needs."""
+    from flaxformer_mt.data.extended_vocabulary import new_types, with_types_of
+    from flaxformer_mt.wording import counted
+
     vocabularies = vocabularies_of(source)
     extended = with_types_of(vocabularies, config.data)
     if added := new_types(vocabularies, extended):

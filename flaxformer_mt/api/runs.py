@@ -80,7 +80,7 @@ def evaluate(
         settings = for_corpus(data, corpora.get(name, CorpusConfig()))
         languages = (settings.src_lang, settings.tgt_lang) if name in corpora else ("", "")
         how = scoring_of(settings) if scoring is None else scoring
-        sets[name] = ScoredSet(*text, scoring=how, languages=languages)
+        sets[name] = SetToScore(*text, scoring=how, languages=languages)
 
     def load() -> Translator:
         from flaxformer_mt.decoding.translator import Translator
@@ -151,7 +151,7 @@ def _test_set(corpus: CorpusConfig, folder: str) -> tuple[Sequence[str], Sequenc
 
 
 @dataclasses.dataclass(frozen=True)
-class ScoredSet:
+class SetToScore:
     """A set to translate and score."""
 
     sources: Sequence[str]
@@ -161,7 +161,7 @@ class ScoredSet:
 
 
 def evaluations(
-    sets: Mapping[str, ScoredSet],
+    sets: Mapping[str, SetToScore],
     load: Callable[[], Translator],
     directory: Path,
     *,

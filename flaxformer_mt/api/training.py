@@ -9,37 +9,31 @@ from typing import Any
 
 import jax
 
-from flaxformer_mt.api import config_of, say
+from flaxformer_mt.api import say
 from flaxformer_mt.api.prepared_text import (
     PreparedText,
     begin_folder,
     open_data,
     planner_of,
     prepare_only,
-    vocabularies_of,
 )
 from flaxformer_mt.api.settings import continued, created
 from flaxformer_mt.config import (
-    WEIGHT_FIELDS,
     ExperimentConfig,
     freeze,
     to_dict,
     uneven_heads,
 )
 from flaxformer_mt.config.digest_keys import trains
-from flaxformer_mt.data.extended_vocabulary import with_types_of
 from flaxformer_mt.data.planner import planned_pass
 from flaxformer_mt.data.vocabulary import Vocabularies
-from flaxformer_mt.errors import UserError
 from flaxformer_mt.model import parameters
-from flaxformer_mt.model.embedding import with_rows
 from flaxformer_mt.parallel.compile_cache import share_compiled
 from flaxformer_mt.parallel.process_settings import make_deterministic, share_one_heap
 from flaxformer_mt.parallel.processes import ALONE, Processes, StopRequest
 from flaxformer_mt.rundir import RunDirectoryError, layout
-from flaxformer_mt.rundir.checkpoint_choice import chosen_weights, list_steps
-from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
-from flaxformer_mt.rundir.digests import flatten_paths
+from flaxformer_mt.rundir.checkpoint_choice import list_steps
+from flaxformer_mt.rundir.checkpoints import Checkpoints
 from flaxformer_mt.rundir.layout import RunDirectory, Status, read_status, reopen, write_status
 from flaxformer_mt.rundir.lock import Holding, locked
 from flaxformer_mt.rundir.paths import as_path, is_remote
@@ -96,7 +90,7 @@ def train(
         make_deterministic()  # before a device is asked for
     if init_from is not None:  # before text is counted or read, and anything compiled
         init_from = os.fspath(init_from)
-        processes.first(lambda: _has_begun(run) or bool(require_trained(run, init_from, config)))
+        processes.first(lambda: _check_start(run, init_from, config))
 
     with recorded(run, config, command, processes) as (settings, holding):
         if settings is None:
@@ -209,97 +203,13 @@ def _content(settings: ExperimentConfig) -> dict[str, Any]:
     return to_dict(with_dtype(settings, jax.local_devices()[0]))
 
 
-class StartError(UserError):
-    """Weights of another run that this run can't start from."""
+def _check_start(run: RunDirectory, init_from: str, config: ExperimentConfig) -> None:
+    """Raises StartError for another run that a run without a checkpoint can't begin with."""
+    if layout.has_record(run) and list_steps(run.checkpoints):
+        return
+    from flaxformer_mt.api.starting import require_trained
 
-
-def run_to_start_from(
-    run: RunDirectory, init_from: str | None, processes: Processes
-) -> RunDirectory | None:
-    """The other run whose weights a new one begins with. Raises StartError if it has none."""
-    if init_from is None:
-        return None
-    # The first process decides for all: if they saw different states, some would wait forever.
-    if processes.first(lambda: bool(list_steps(run.checkpoints))):
-        say(f"--init-from {init_from} is ignored: this run resumes from its own checkpoint")
-        return None
-    return require_trained(run, init_from)
-
-
-def _has_begun(run: RunDirectory) -> bool:
-    """Whether a run has a checkpoint to resume from."""
-    return layout.has_record(run) and bool(list_steps(run.checkpoints))
-
-
-def require_trained(
-    run: RunDirectory, init_from: str, config: ExperimentConfig | None = None
-) -> RunDirectory:
-    """The run `init_from`. Raises StartError unless it is another run, with weights that fit
-    `config`."""
-    if RunDirectory(as_path(init_from)) == run:
-        raise StartError(f"--init-from {init_from}: is this run itself; choose another")
-    source = layout.open_run(init_from)
-    if not list_steps(source.checkpoints):
-        raise StartError(f"{source}: has no checkpoint to start from; train it first")
-    if config is not None:
-        check_same_sizes(config_of(source), config, str(source))
-    return source
-
-
-def check_same_sizes(source: ExperimentConfig, new: ExperimentConfig, origin: str) -> None:
-    """Raises StartError for settings with which weights of `source` can't start `new`."""
-    names = [field.name for field in WEIGHT_FIELDS]
-    if source.model.positions == new.model.positions == "learned":
-        names.append("max_length")
-    different = [
-        f"'model.{name}' = {getattr(source.model, name)} there, {getattr(new.model, name)} here"
-        for name in names
-        if getattr(source.model, name) != getattr(new.model, name)
-    ]
-    if different:
-        raise StartError(
-            f"{origin}: its weights do not fit this model: {'; '.join(different)}: set them as "
-            "there, or leave out --config to take over its settings"
-        )
-
-
-def weights_of(
-    source: RunDirectory, vocabularies: Vocabularies, program: Program, processes: Processes
-) -> Callable[[], Any]:
-    """Reads another run's best parameters, as the first process chooses them, into host arrays,
-    with rows for the types that this run's vocabulary has beyond that run's."""
-    theirs = vocabularies_of(source)
-    if with_types_of(theirs, program.config.data).digest != vocabularies.digest:
-        raise StartError(f"{source}: its vocabulary differs from this run's; use a new --workdir")
-    before, after = ((pair.src.size, pair.tgt.size) for pair in (theirs, vocabularies))
-    checkpoint = processes.first(lambda: chosen_weights(source, "auto").checkpoint)
-
-    def read() -> Any:
-        params = load_params(source, checkpoint)
-        if before != after:
-            params = with_rows(params, program.config.model, before, after)
-        check_same_form(params, program.abstract.params, str(source))
-        return jax.device_get(params)
-
-    return read
-
-
-def check_same_form(params: Any, abstract: Any, origin: str) -> None:
-    """Raises StartError naming every parameter that is missing or has another shape."""
-    source_shapes, shapes = _shapes(params), _shapes(abstract)
-    problems = [
-        f"{name}: {source_shapes.get(name, 'absent')} there, {shapes.get(name, 'absent')} here"
-        for name in sorted({*source_shapes, *shapes})
-        if source_shapes.get(name) != shapes.get(name)
-    ]
-    if len(problems) > 5:
-        problems[5:] = [f"and {len(problems) - 5} more"]
-    if problems:
-        raise StartError(f"{origin}: its weights do not fit this model: {'; '.join(problems)}")
-
-
-def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
-    return {path: leaf.shape for path, leaf in flatten_paths(tree).items()}
+    require_trained(run, init_from, config)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -324,15 +234,13 @@ class _Session:
             processes.first(lambda: trackers.open(run, growing.tensorboard, config))
 
             mesh_of(config)  # an impossible mesh is refused before data is prepared
-            source = run_to_start_from(run, self.init_from, processes)
+            source = self._source()
             processes.first(lambda: prepare_only(run, config, source))
             text = open_data(run)
             vocabularies, store = text
             program = _built(config, vocabularies)
             utilization = _utilization(config, program, vocabularies)
-            initial_params = (
-                None if source is None else weights_of(source, vocabularies, program, processes)
-            )
+            initial_params = self._initial_params(source, vocabularies, program)
 
             checkpoints = stack.enter_context(self._checkpoints(growing))
             stop = stack.enter_context(StopRequest(processes))
@@ -360,6 +268,23 @@ class _Session:
             ).run()
             trackers.state = outcome.state
             return outcome
+
+    def _source(self) -> RunDirectory | None:
+        """The run whose weights this one begins with."""
+        if self.init_from is None:
+            return None
+        from flaxformer_mt.api.starting import run_to_start_from
+
+        return run_to_start_from(self.run, self.init_from, self.processes)
+
+    def _initial_params(
+        self, source: RunDirectory | None, vocabularies: Vocabularies, program: Program
+    ) -> Callable[[], Any] | None:
+        if source is None:
+            return None
+        from flaxformer_mt.api.starting import weights_of
+
+        return weights_of(source, vocabularies, program, self.processes)
 
     def _limit(self) -> TimeLimit | None:
         minutes = self.config.training.minutes

@@ -1,5 +1,7 @@
 """BLEU on the validation set, decoded during training."""
 
+from __future__ import annotations
+
 import dataclasses
 import itertools
 import json
@@ -14,7 +16,7 @@ from flaxformer_mt.config.tokenizers import (
     tokenizer_for,
     validation_tokenizer,
 )
-from flaxformer_mt.data.prepare.make import valid_sets
+from flaxformer_mt.data.prepare.make import Text, valid_sets
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.decoding.masks.copies import copied_types
 from flaxformer_mt.decoding.text.translation import Hypothesis, Translation
@@ -44,14 +46,8 @@ def bleu_evaluator(
     Each call gives `show` the step and a few sentences. Several processes share the text.
     """
     config = program.config
-    sets = valid_sets(local_copy(run.data))
-    in_languages = {
-        key.rpartition(".")[2]: for_corpus(config.data, corpus)
-        for key, corpus in config.data.validation.items()
-    }
-    tokenizers = announced_tokenizers(in_languages)
-    sources = [line for lines, _ in sets.values() for line in lines]
-    references = [line for _, lines in sets.values() for line in lines]
+    sets = _ValidationSets.of(run, config.data)
+    sources, references = sets.text
     settings = dataclasses.replace(
         config.decoding, beam_size=config.training.validate_beam, diverse_groups=1
     )
@@ -63,13 +59,7 @@ def bleu_evaluator(
 
     def scored(hypotheses: Sequence[str], step: int) -> dict[str, float]:
         show(step, [Sample(sources[i], references[i], hypotheses[i]) for i in sampled])
-        left = iter(hypotheses)
-        by_set = {}
-        for name, (_, targets) in sets.items():
-            outputs = list(itertools.islice(left, len(targets)))
-            scores = corpus_scores(outputs, targets, tokenizer=tokenizers[name])
-            by_set[name] = {"bleu": scores.bleu, "chrf": scores.chrf}
-        return mean_of_sets(by_set)
+        return mean_of_sets(sets.scored(hypotheses))
 
     def evaluate(params: Any, step: int) -> Mapping[str, float]:
         translator = Translator(
@@ -87,6 +77,40 @@ def bleu_evaluator(
         return processes.first(lambda: scored(hypotheses, step))
 
     return evaluate
+
+
+@dataclasses.dataclass(frozen=True)
+class _ValidationSets:
+    """A run's validation text by set, and how BLEU is tokenised for each."""
+
+    sets: Mapping[str, Text]
+    tokenizers: Mapping[str, str]
+
+    @classmethod
+    def of(cls, run: RunDirectory, data: DataConfig) -> _ValidationSets:
+        """Raises as `valid_sets` and `announced_tokenizer`."""
+        in_languages = {
+            key.rpartition(".")[2]: for_corpus(data, corpus)
+            for key, corpus in data.validation.items()
+        }
+        sets = valid_sets(local_copy(run.data))
+        return cls(sets, announced_tokenizers(in_languages))
+
+    @property
+    def text(self) -> Text:
+        """The sources and references of all sets, one set after the other."""
+        sources = [line for lines, _ in self.sets.values() for line in lines]
+        return sources, [line for _, lines in self.sets.values() for line in lines]
+
+    def scored(self, hypotheses: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Each set's scores; `hypotheses` are of `text`."""
+        outputs = iter(hypotheses)
+        by_set = {}
+        for name, (_, references) in self.sets.items():
+            of_set = list(itertools.islice(outputs, len(references)))
+            scores = corpus_scores(of_set, references, tokenizer=self.tokenizers[name])
+            by_set[name] = {"bleu": scores.bleu, "chrf": scores.chrf}
+        return by_set
 
 
 def announced_tokenizers(sets: Mapping[str, DataConfig]) -> dict[str, str]:

@@ -13,7 +13,7 @@ import flaxformer_mt as fm
 from flaxformer_mt.api import config_of, say
 from flaxformer_mt.api.runs import (
     VALID,
-    ScoredSet,
+    SetToScore,
     evaluations,
     is_validation,
     sets_by_name,
@@ -141,9 +141,15 @@ def _check_run(options: Namespace, parser: ArgumentParser, given_flags: Set[str]
         parser.error("--src and --ref already name the files: leave out --set and --folder")
     if is_validation(options.set) and options.folder is not None:
         parser.error("--folder is for test files, but the run itself holds the text of --set valid")
-    if options.tag is not None and options.src is None and options.testset is None:
+    if options.src is None and options.testset is None:
+        _check_own_sets(options, parser)
+
+
+def _check_own_sets(options: Namespace, parser: ArgumentParser) -> None:
+    """Refuses flags that have no use for the run's own sets."""
+    if options.tag is not None:
         parser.error("--tag is for --src with --ref, and --testset: the run's own sets have theirs")
-    if options.name is not None and options.src is None and options.testset is None:
+    if options.name is not None:
         parser.error("--name is for --src with --ref, --testset and --hypotheses")
 
 
@@ -163,7 +169,9 @@ def evaluate_run(options: Namespace, parser: ArgumentParser, processes: Processe
     for name, text in texts.items():
         settings = for_corpus(config, corpora.get(name, of_tag))
         how = scoring(options, parser, scoring_of(settings))
-        sets[name] = ScoredSet(*text, scoring=how, languages=(settings.src_lang, settings.tgt_lang))
+        sets[name] = SetToScore(
+            *text, scoring=how, languages=(settings.src_lang, settings.tgt_lang)
+        )
     directory = run.evaluation if options.output is None else as_path(options.output)
     # The first process chooses: a run in training may change a moment later.
     chosen = processes.first(lambda: dataclasses.asdict(chosen_weights(run, options.weights)))

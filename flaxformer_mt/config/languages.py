@@ -202,12 +202,10 @@ def contradicted(data: DataConfig) -> Iterator[str]:
 
 def assumed(data: DataConfig) -> str:
     """A sentence on the languages that `with_languages` assumes; empty if names show them."""
-    corpora = (*data.train, *data.validation.values())
-    has_text = any(corpus.src or corpus.path for corpus in corpora)
     sides = _open_sides(data)
     hints = [hint for side in sides for hint in _hints(data, side).values()]
-    states_own = any(getattr(corpus, f"{side}_lang") for corpus in corpora for side in sides)
-    if not has_text or not sides or states_own or any(hint.sure for hint in hints):
+    is_sure = any(hint.sure for hint in hints)
+    if not sides or is_sure or not _has_text(data) or _states_languages(data):
         return ""
 
     decided = with_languages(data)
@@ -217,6 +215,15 @@ def assumed(data: DataConfig) -> str:
     names = " and ".join(hint.where for hint in hints)
     why = f"from {names}" if names else "since no file name or key says otherwise"
     return f"languages: assuming {languages}, {why}; set them if this is wrong"
+
+
+def _has_text(data: DataConfig) -> bool:
+    return any(corpus.src or corpus.path for corpus in (*data.train, *data.validation.values()))
+
+
+def _states_languages(data: DataConfig) -> bool:
+    """Whether corpora say which languages they are in."""
+    return any(corpus.src_lang or corpus.tgt_lang for corpus in data.train)
 
 
 def _open_sides(data: DataConfig) -> list[str]:

@@ -455,22 +455,22 @@ def _reset_excluded(config: ConfigDict, overridden: Sequence[str]) -> None:
 
 
 def _reset_excluded_text(data: ConfigDict, overridden: Sequence[str]) -> None:
-    is_fraction_set = _is_set("data.valid_fraction", overridden)
-    if _is_set("data.valid", overridden) or _is_set("data.valid_sets", overridden):
-        if not is_fraction_set:
-            data.valid_fraction = 0.0
-        if not _is_set("data.valid", overridden):
-            data.valid = corpus()
-        elif not _is_set("data.valid_sets", overridden):
-            data.valid_sets = {}
-    elif is_fraction_set and data.valid_fraction:
-        data.valid, data.valid_sets = corpus(), {}
+    _reset_excluded_validation(data, overridden)
     # Two files have no weight, so they are no mixture.
     is_mixture = any(named_corpus.get("weight") for named_corpus in data.train.values())
     is_mixture = is_mixture or data.mix_temperature > 0
     if "data.train" in overridden and not is_mixture:
         if not _is_set("data.epoch_pairs", overridden):
             data.epoch_pairs = 0
+
+
+def _reset_excluded_validation(data: ConfigDict, overridden: Sequence[str]) -> None:
+    """Validation text is one corpus, several, or a share of the training text."""
+    forms = {"valid": corpus(), "valid_sets": ConfigDict(), "valid_fraction": 0.0}
+    given = [name for name in forms if _is_set(f"data.{name}", overridden) and data[name]]
+    for name, nothing in forms.items():
+        if given and name not in given:
+            data[name] = nothing
 
 
 def _reset_excluded_axes(mesh: ConfigDict, overridden: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from flaxformer_mt.api import training
 from flaxformer_mt.api.settings import created
-from flaxformer_mt.api.training import StartError
+from flaxformer_mt.api.starting import StartError
 from flaxformer_mt.cli.main import user_message
 from flaxformer_mt.cli.train import train_run
 from flaxformer_mt.config import ConfigError, read_config, to_dict

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from flaxformer_mt.api.training import StartError, check_same_form
+from flaxformer_mt.api.starting import StartError, check_same_form
 from flaxformer_mt.data.batch import assemble
 from flaxformer_mt.data.pipeline import one_pass
 from flaxformer_mt.data.plan import Shape

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from jaxtyping import Int32
 
+from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data.corpus import EXAMPLES, Drops, PairSource, open_split
 from flaxformer_mt.data.corpus.pairs import ELSEWHERE
 from flaxformer_mt.data.prepare.encode import (
@@ -85,6 +86,11 @@ class Account:
     unknown: dict[Side, UnknownTokens] = dataclasses.field(
         default_factory=lambda: {"src": UnknownTokens(), "tgt": UnknownTokens()}
     )
+
+    @property
+    def is_one_of_sets(self) -> bool:
+        """Whether it is one of several validation sets."""
+        return self.key.startswith("data.valid_sets.")
 
     def add(self, encoded: Encoded) -> None:
         """Counts the corpus's next chunk; where chunks end makes no difference."""
@@ -185,13 +191,19 @@ def encode_corpora(
             require_decodable(key, source, account.read, account.drops)
             for warning in account.warnings():
                 say(f"prepare: warning: {warning}")
-        if config.mix_temperature:
-            train = [account for account in accounts if account.split == "train"]
-            weights = mixing_weights([account.kept for account in train], config)
-            writer.weigh("train", weights)
-            for account, weight in zip(train, weights, strict=True):
-                say(f"prepare: {account.key}: {weight / sum(weights):.1%} of what training draws")
+        _weigh(writer, [one for one in accounts if one.split == "train"], config, say)
         return writer.finish(), accounts
+
+
+def _weigh(writer: StoreWriter, accounts: Sequence[Account], config: DataConfig, say: Say) -> None:
+    """Gives the training corpora the weights that follow from how many pairs each has kept, if
+    `data.mix_temperature` asks for it."""
+    if not config.mix_temperature:
+        return
+    weights = mixing_weights([account.kept for account in accounts], config)
+    writer.weigh("train", weights)
+    for account, weight in zip(accounts, weights, strict=True):
+        say(f"prepare: {account.key}: {weight / sum(weights):.1%} of what training draws")
 
 
 class _Destination:
@@ -222,19 +234,22 @@ class _Destination:
 def require_pairs(accounts: Sequence[Account], weighted: Collection[str]) -> None:
     """Raises PrepareError if nothing is left to train or to validate on.
 
-    Nor may a corpus be empty that has a share in a mixture (`weighted`, by key): the shares of the
-    others would change.
+    Nor may a corpus be empty that has a share in a mixture (`weighted`, by key), since the shares
+    of the others would change, or one of several validation sets, since their mean would.
     """
+    _require_split_pairs(accounts)
     for account in accounts:
         if account.key in weighted and not account.kept:
             raise PrepareError(f"{account}; a corpus with a weight may not be empty")
+        if account.is_one_of_sets and not account.kept:
+            raise PrepareError(f"{account}; a validation set may not be empty")
+
+
+def _require_split_pairs(accounts: Sequence[Account]) -> None:
     for split in ("train", "valid"):
         of_split = [account for account in accounts if account.split == split]
         if not any(account.kept for account in of_split):
             raise nothing_left(split, [account.drops for account in of_split])
-        for account in of_split:
-            if account.key.startswith("data.valid_sets.") and not account.kept:
-                raise PrepareError(f"{account}; a validation set may not be empty")
 
 
 class WorkerDied(PrepareError):

@@ -412,9 +412,10 @@ def _require_scripts(config: DataConfig) -> None:
         of_corpus = config.of_corpus(corpus)
         for side, language in (("src", of_corpus.src_lang), ("tgt", of_corpus.tgt_lang)):
             if script_of(language) is None:
-                stated = getattr(corpus, f"{side}_lang")
-                group = f"data.train.{corpus.name}" if stated else "data"
+                key = f"data.{side}_lang"
+                if getattr(corpus, f"{side}_lang"):
+                    key = f"data.train.{corpus.name}.{side}_lang"
                 raise PrepareError(
-                    f"{group}.{side}_lang = {language!r}: its script is unknown: "
-                    f"write the code as {language + '-Latn'!r}, or set data.filter.script to 0"
+                    f"{key} = {language!r}: its script is unknown: write the code as "
+                    f"{language + '-Latn'!r}, or set data.filter.script to 0"
                 )

@@ -10,7 +10,6 @@ from typing import Any, cast
 from flaxformer_mt.config.digest_keys import first_default
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig
 from flaxformer_mt.data.corpus import CorpusError, open_source, paths
-from flaxformer_mt.data.extended_vocabulary import with_types_of
 from flaxformer_mt.data.given_vocabulary import given_vocabularies
 from flaxformer_mt.data.store import INDEX, Store
 from flaxformer_mt.data.vocabulary import Vocabularies
@@ -54,11 +53,17 @@ def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
         weight = ["weight"] if split == "train" else []
         for name in ("kind", *corpus.source.contents(), "tag", *weight):
             settings[f"{key}.{name}"] = getattr(corpus, name)
-    for section in ("vocabulary", "filter"):
-        for name, setting in dataclasses.asdict(getattr(config, section)).items():
-            if isinstance(setting, tuple):
-                setting = list(setting)
-            settings[f"data.{section}.{name}"] = setting
+    for name, setting in dataclasses.asdict(config.filter).items():
+        settings[f"data.filter.{name}"] = setting
+    return settings | _vocabulary_settings(config)
+
+
+def _vocabulary_settings(config: DataConfig) -> dict[str, Any]:
+    """Those that decide which vocabulary there is, flat."""
+    settings = {
+        f"data.vocabulary.{name}": list(setting) if isinstance(setting, tuple) else setting
+        for name, setting in dataclasses.asdict(config.vocabulary).items()
+    }
     # Drawn from the stored pairs in every epoch.
     del settings["data.vocabulary.sampling"]
     # It decides whether there is a vocabulary, not which.
@@ -180,6 +185,8 @@ def require_given(
         return
     if given is None:
         return
+    from flaxformer_mt.data.extended_vocabulary import with_types_of
+
     # A run that starts from another one may have more types.
     if vocabularies.digest not in (given.digest, with_types_of(given, config).digest):
         raise PrepareError(

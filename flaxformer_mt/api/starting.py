@@ -1,0 +1,111 @@
+"""Starting a new run from another run's weights, vocabulary and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from flaxformer_mt.api import config_of, say
+from flaxformer_mt.api.prepared_text import vocabularies_of
+from flaxformer_mt.config import WEIGHT_FIELDS, ExperimentConfig
+from flaxformer_mt.data.extended_vocabulary import with_types_of
+from flaxformer_mt.data.vocabulary import Vocabularies
+from flaxformer_mt.errors import UserError
+from flaxformer_mt.model.embedding import with_rows
+from flaxformer_mt.parallel.processes import Processes
+from flaxformer_mt.rundir import layout
+from flaxformer_mt.rundir.checkpoint_choice import chosen_weights, list_steps
+from flaxformer_mt.rundir.checkpoints import load_params
+from flaxformer_mt.rundir.digests import flatten_paths
+from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.paths import as_path
+from flaxformer_mt.training.program import Program
+
+
+class StartError(UserError):
+    """Weights of another run that this run can't start from."""
+
+
+def run_to_start_from(
+    run: RunDirectory, init_from: str, processes: Processes
+) -> RunDirectory | None:
+    """The other run whose weights a new one begins with; None for a run that has begun. Raises
+    StartError if it has none."""
+    # The first process decides for all: if they saw different states, some would wait forever.
+    if processes.first(lambda: bool(list_steps(run.checkpoints))):
+        say(f"--init-from {init_from} is ignored: this run resumes from its own checkpoint")
+        return None
+    return require_trained(run, init_from)
+
+
+def require_trained(
+    run: RunDirectory, init_from: str, config: ExperimentConfig | None = None
+) -> RunDirectory:
+    """The run `init_from`. Raises StartError unless it is another run, with weights that fit
+    `config`."""
+    if RunDirectory(as_path(init_from)) == run:
+        raise StartError(f"--init-from {init_from}: is this run itself; choose another")
+    source = layout.open_run(init_from)
+    if not list_steps(source.checkpoints):
+        raise StartError(f"{source}: has no checkpoint to start from; train it first")
+    if config is not None:
+        check_same_sizes(config_of(source), config, str(source))
+    return source
+
+
+def check_same_sizes(source: ExperimentConfig, new: ExperimentConfig, origin: str) -> None:
+    """Raises StartError for settings with which weights of `source` can't start `new`."""
+    names = [field.name for field in WEIGHT_FIELDS]
+    if source.model.positions == new.model.positions == "learned":
+        names.append("max_length")
+    different = [
+        f"'model.{name}' = {getattr(source.model, name)} there, {getattr(new.model, name)} here"
+        for name in names
+        if getattr(source.model, name) != getattr(new.model, name)
+    ]
+    if different:
+        raise StartError(
+            f"{origin}: its weights do not fit this model: {'; '.join(different)}: set them as "
+            "there, or leave out --config to take over its settings"
+        )
+
+
+def weights_of(
+    source: RunDirectory, vocabularies: Vocabularies, program: Program, processes: Processes
+) -> Callable[[], Any]:
+    """Reads another run's best parameters, as the first process chooses them, into host arrays,
+    with rows for the types that this run's vocabulary has beyond that run's."""
+    theirs = vocabularies_of(source)
+    if with_types_of(theirs, program.config.data).digest != vocabularies.digest:
+        raise StartError(f"{source}: its vocabulary differs from this run's; use a new --workdir")
+    before, after = ((pair.src.size, pair.tgt.size) for pair in (theirs, vocabularies))
+    checkpoint = processes.first(lambda: chosen_weights(source, "auto").checkpoint)
+
+    def read() -> Any:
+        params = load_params(source, checkpoint)
+        if before != after:
+            params = with_rows(params, program.config.model, before, after)
+        check_same_form(params, program.abstract.params, str(source))
+        return jax.device_get(params)
+
+    return read
+
+
+def check_same_form(params: Any, abstract: Any, origin: str) -> None:
+    """Raises StartError naming every parameter that is missing or has another shape."""
+    source_shapes, shapes = _shapes(params), _shapes(abstract)
+    problems = [
+        f"{name}: {source_shapes.get(name, 'absent')} there, {shapes.get(name, 'absent')} here"
+        for name in sorted({*source_shapes, *shapes})
+        if source_shapes.get(name) != shapes.get(name)
+    ]
+    if len(problems) > 5:
+        problems[5:] = [f"and {len(problems) - 5} more"]
+    if problems:
+        raise StartError(f"{origin}: its weights do not fit this model: {'; '.join(problems)}")
+
+
+def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
+    return {path: leaf.shape for path, leaf in flatten_paths(tree).items()}
