@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from flaxformer_mt.api import say
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.config.tokenizers import validation_tokenizer
-from flaxformer_mt.data.prepare.make import valid_text
+from flaxformer_mt.data.prepare.make import valid_sets
 from flaxformer_mt.decoding.errors import DecodingError
 from flaxformer_mt.decoding.length_choice import (
     FEWEST,
@@ -34,7 +34,11 @@ def choose_length(run: RunDirectory, config: ExperimentConfig) -> None:
     """
     if not is_to_be_chosen(config.decoding) or not exists(run.data):
         return
-    sources, references = valid_text(local_copy(run.data))
+    sets = valid_sets(local_copy(run.data))
+    if len(sets) > 1:
+        say(f"search: keeps {PAPER}; it is chosen on one validation set, and there are {len(sets)}")
+        return
+    ((sources, references),) = sets.values()
     if len(sources) < FEWEST:
         say(
             f"search: keeps {PAPER}; choosing needs {FEWEST} validation pairs, and there are "

@@ -76,8 +76,11 @@ def evaluate(
         test = sets_of_run(opened, data, test, folder=folder)
     corpora = sets_by_name(data)
     sets = {}
+    own_text = CorpusConfig()
+    if translator is not None:
+        own_text = CorpusConfig(src_lang=translator.src_lang, tgt_lang=translator.tgt_lang)
     for name, text in test.items():
-        settings = for_corpus(data, corpora.get(name, CorpusConfig()))
+        settings = for_corpus(data, corpora.get(name, own_text))
         languages = (settings.src_lang, settings.tgt_lang) if name in corpora else ("", "")
         how = scoring_of(settings) if scoring is None else scoring
         sets[name] = SetToScore(*text, scoring=how, languages=languages)
@@ -85,7 +88,9 @@ def evaluate(
     def load() -> Translator:
         from flaxformer_mt.decoding.translator import Translator
 
-        return translator or Translator.load(opened)
+        loaded = translator or Translator.load(opened)
+        # The run's own sets have their tags.
+        return loaded.with_tag("") if test.keys() <= corpora.keys() else loaded
 
     scored = evaluations(sets, load, opened.evaluation, examples=examples)
     return {evaluation.name: evaluation for evaluation in scored}

@@ -29,7 +29,7 @@ from flaxformer_mt.config.load import (
     share_to_hold_out,
     with_minutes_of,
 )
-from flaxformer_mt.config.tokenizers import with_tokenizer
+from flaxformer_mt.config.tokenizers import with_recorded_tokenizers, with_tokenizer
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory, has_record
 from flaxformer_mt.rundir.paths import as_path
@@ -384,9 +384,7 @@ def continued(
         # A run from before this setting: "auto" stands for the same.
         model = dataclasses.replace(model, position_scale="auto")
     config = dataclasses.replace(config, model=model)
-    if config.data.bleu_tokenizer == "auto":
-        data = dataclasses.replace(config.data, bleu_tokenizer=recorded.data.bleu_tokenizer)
-        config = dataclasses.replace(config, data=data)
+    config = dataclasses.replace(config, data=with_recorded_tokenizers(config.data, recorded.data))
     if list_steps(run.checkpoints):
         return config, check_resume(recorded, config, str(run))
     changed = differences(recorded, config)

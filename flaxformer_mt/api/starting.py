@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from flaxformer_mt.config import WEIGHT_FIELDS, ExperimentConfig
 from flaxformer_mt.data.extended_vocabulary import with_types_of
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.errors import UserError
-from flaxformer_mt.model.embedding import with_rows
+from flaxformer_mt.model.embedding import SOURCE_TABLE, with_rows
 from flaxformer_mt.parallel.processes import Processes
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.checkpoint_choice import chosen_weights, list_steps
@@ -78,19 +79,34 @@ def weights_of(
     """Reads another run's best parameters, as the first process chooses them, into host arrays,
     with rows for the types that this run's vocabulary has beyond that run's."""
     theirs = vocabularies_of(source)
-    if with_types_of(theirs, program.config.data).digest != vocabularies.digest:
+    extended = with_types_of(theirs, program.config.data)
+    if vocabularies.digest not in (theirs.digest, extended.digest):
         raise StartError(f"{source}: its vocabulary differs from this run's; use a new --workdir")
     before, after = ((pair.src.size, pair.tgt.size) for pair in (theirs, vocabularies))
+    if before != after:
+        _require_trained_rows(program.config)
     checkpoint = processes.first(lambda: chosen_weights(source, "auto").checkpoint)
 
     def read() -> Any:
-        params = load_params(source, checkpoint)
+        # On the host: all processes must add the same rows.
+        params = jax.device_get(load_params(source, checkpoint))
         if before != after:
             params = with_rows(params, program.config.model, before, after)
         check_same_form(params, program.abstract.params, str(source))
-        return jax.device_get(params)
+        return params
 
     return read
+
+
+def _require_trained_rows(config: ExperimentConfig) -> None:
+    """Raises StartError if the rows of new types would stay as they begin: all alike."""
+    table = f"embedding/{SOURCE_TABLE[config.model.tie]}"
+    for pattern in config.training.freeze:
+        if fnmatch.fnmatchcase(table, pattern):
+            raise StartError(
+                f"'training.freeze' has '{pattern}', but the vocabulary has new types, whose "
+                f"embeddings in {table} would all stay alike: leave it out"
+            )
 
 
 def check_same_form(params: Any, abstract: Any, origin: str) -> None:

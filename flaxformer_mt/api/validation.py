@@ -72,8 +72,7 @@ def bleu_evaluator(
             tags=tags,
             symbols=symbols,
         )
-        translations = translate_together(translator, sources, processes)
-        hypotheses = [translation.text for translation in translations]
+        hypotheses = sets.translated(translator, processes)
         return processes.first(lambda: scored(hypotheses, step))
 
     return evaluate
@@ -84,6 +83,7 @@ class _ValidationSets:
     """A run's validation text by set, and how BLEU is tokenised for each."""
 
     sets: Mapping[str, Text]
+    languages: Mapping[str, tuple[str, str]]  # codes of both sides
     tokenizers: Mapping[str, str]
 
     @classmethod
@@ -93,14 +93,26 @@ class _ValidationSets:
             key.rpartition(".")[2]: for_corpus(data, corpus)
             for key, corpus in data.validation.items()
         }
+        languages = {name: (own.src_lang, own.tgt_lang) for name, own in in_languages.items()}
         sets = valid_sets(local_copy(run.data))
-        return cls(sets, announced_tokenizers(in_languages))
+        return cls(sets, languages, announced_tokenizers(in_languages))
 
     @property
     def text(self) -> Text:
         """The sources and references of all sets, one set after the other."""
         sources = [line for lines, _ in self.sets.values() for line in lines]
         return sources, [line for _, lines in self.sets.values() for line in lines]
+
+    def translated(self, translator: Translator, processes: Processes) -> list[str]:
+        """The translations of `text` on the first process, [] on the others: each set's lines are
+        cut and joined as its languages are written."""
+        return [
+            translation.text
+            for name, (sources, _) in self.sets.items()
+            for translation in translate_together(
+                translator.in_languages(*self.languages[name]), sources, processes
+            )
+        ]
 
     def scored(self, hypotheses: Sequence[str]) -> dict[str, dict[str, float]]:
         """Each set's scores; `hypotheses` are of `text`."""

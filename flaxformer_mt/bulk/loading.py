@@ -78,7 +78,6 @@ def identity(translator: Translator, **settings: Any) -> dict[str, Any]:
     for name in ("min_length", "min_ratio", "copy_symbols"):
         if not decoding[name]:
             del decoding[name]  # records of before these settings don't have them
-    tag = {"tag": translator.tag} if translator.tag else {}
     flat: dict[str, Any] = {}
     for name, value in {"decoding": decoding, **settings}.items():
         if isinstance(value, Mapping):
@@ -97,6 +96,6 @@ def identity(translator: Translator, **settings: Any) -> dict[str, Any]:
         "shortlist": translator.shortlist and translator.shortlist.digest,
         "together": translator.together,  # sentences of a line
         "dtype": ", ".join(model.config.dtype for _, model in translator.members),
-        **tag,
+        **translator.told,
         **flat,
     }

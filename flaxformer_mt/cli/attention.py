@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 import flaxformer_mt as fm
-from flaxformer_mt.api import config_of, say
+from flaxformer_mt.api import say
 from flaxformer_mt.attention.page import attention_page
 from flaxformer_mt.attention.weights import KINDS, Kind, pick
 from flaxformer_mt.cli.arguments import (
@@ -40,7 +40,7 @@ from flaxformer_mt.figures.find import (
 from flaxformer_mt.figures.statistics import FAR, pronouns_of
 from flaxformer_mt.progress import Meter
 from flaxformer_mt.rundir.checkpoint_choice import chosen_weights
-from flaxformer_mt.rundir.layout import RunDirectory, open_run
+from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.rundir.paths import as_path, check_output, write_json
 
 _EPILOG = """Rows are queries: the pieces that attend; in the decoder, the piece about to be
@@ -177,7 +177,7 @@ def _find(options: Namespace) -> int:
         sentences,
         lambda sentence: attend(translator, sentence),
         kinds=kinds,
-        pronouns=_pronouns(options),
+        pronouns=_pronouns(options, translator),
         far=options.far,
         top=options.top,
         progress=lambda _: meter.advance(lines=1, size=1),
@@ -190,6 +190,7 @@ def _find(options: Namespace) -> int:
         print_json(content)
     else:
         model = ["--workdir", options.workdir, "--weights", str(chosen.checkpoint)]
+        model += ["--tag", options.tag] if options.tag else []
         search = translator.config
         decoding = ["--beam-size", str(search.beam_size)]
         if search.length_choice == "given":  # else the run's choice is the default there, too
@@ -222,14 +223,16 @@ def _draw_examples(options: Namespace, translator: fm.Translator, findings: Head
             write_drawn(STYLES[options.style](picked), str(folder / name), size=options.size)
 
 
-def _pronouns(options: Namespace) -> tuple[frozenset[str], frozenset[str]]:
+def _pronouns(
+    options: Namespace, translator: fm.Translator
+) -> tuple[frozenset[str], frozenset[str]]:
     """The pronouns of source and target."""
     if options.pronouns is not None:
         pronouns = frozenset(word.casefold() for word in options.pronouns)
         return pronouns, pronouns
-    config = config_of(RunDirectory(as_path(options.workdir))).data
-    source, target = pronouns_of(config.src_lang), pronouns_of(config.tgt_lang)
-    for language, pronouns in ((config.src_lang, source), (config.tgt_lang, target)):
+    src_lang, tgt_lang = translator.src_lang, translator.tgt_lang
+    source, target = pronouns_of(src_lang), pronouns_of(tgt_lang)
+    for language, pronouns in ((src_lang, source), (tgt_lang, target)):
         if not pronouns:
             say(f"no list of pronouns for {language!r}: `anaphora` needs --pronouns WORD ...")
     return source, target

@@ -48,7 +48,7 @@ from flaxformer_mt.cli.scoring import (
     scoring,
 )
 from flaxformer_mt.config import CorpusConfig
-from flaxformer_mt.config.languages import base_language, languages_of_tag
+from flaxformer_mt.config.languages import base_language, languages_of_tag, tag_of_each_pair
 from flaxformer_mt.config.tokenizers import for_corpus
 from flaxformer_mt.evaluation.evaluate import check_place, keep, read_segments
 from flaxformer_mt.evaluation.page import SHOWN
@@ -157,17 +157,13 @@ def evaluate_run(options: Namespace, parser: ArgumentParser, processes: Processe
     """Several processes share each set's sentences; the first one scores and prints."""
     run = RunDirectory(as_path(options.workdir))
     config = config_of(run).data
-    of_tag = CorpusConfig()
-    if options.tag is not None:
-        src_lang, tgt_lang = languages_of_tag(config.directions, options.tag)
-        of_tag = CorpusConfig(src_lang=src_lang, tgt_lang=tgt_lang)
-    _check_languages(options, parser, for_corpus(config, of_tag))
+    own_text = _own_text(options, parser, config)
     # Every file is read before anything is translated, so that a misspelt name costs no time.
     texts = _test_sets(options, parser, run, config, processes)
     corpora = sets_by_name(config)
     sets = {}
     for name, text in texts.items():
-        settings = for_corpus(config, corpora.get(name, of_tag))
+        settings = for_corpus(config, corpora.get(name, own_text))
         how = scoring(options, parser, scoring_of(settings))
         sets[name] = SetToScore(
             *text, scoring=how, languages=(settings.src_lang, settings.tgt_lang)
@@ -198,16 +194,27 @@ def evaluate_run(options: Namespace, parser: ArgumentParser, processes: Processe
     return 0
 
 
-def _check_languages(options: Namespace, parser: ArgumentParser, config: DataConfig) -> None:
-    """Refuses a test set of other languages than the run's."""
-    if options.langpair is None or options.tgt_lang is not None:
-        return
+def _own_text(options: Namespace, parser: ArgumentParser, config: DataConfig) -> CorpusConfig:
+    """Languages and tag of text that isn't one of the run's sets; its tag becomes --tag. Refuses a
+    test set of other languages than the run's."""
+    if options.langpair is None:
+        src_lang, tgt_lang = languages_of_tag(config.directions, options.tag or "")
+        return CorpusConfig(src_lang=src_lang, tgt_lang=tgt_lang)
+
     languages = [base_language(code) for code in languages_of(options.langpair)]
-    if languages != [base_language(config.src_lang), base_language(config.tgt_lang)]:
+    tags = tag_of_each_pair(config.directions)
+    for (src_lang, tgt_lang), tag in tags.items():
+        if languages == [base_language(src_lang), base_language(tgt_lang)]:
+            if options.tag is None and len(tags) > 1:
+                options.tag = tag
+            return CorpusConfig(src_lang=src_lang, tgt_lang=tgt_lang)
+    if options.tgt_lang is None:
+        known = " and ".join(f"{src_lang} to {tgt_lang}" for src_lang, tgt_lang in tags)
         parser.error(
-            f"--langpair {options.langpair}: this run translates {config.src_lang} to "
-            f"{config.tgt_lang}; to score this pair anyway, add its --tgt-lang"
+            f"--langpair {options.langpair}: this run translates {known}; to score this pair "
+            "anyway, add its --tgt-lang"
         )
+    return CorpusConfig()
 
 
 def _test_sets(

@@ -28,6 +28,7 @@ from flaxformer_mt.cli.arguments import (
     positive_number,
     utf8_text,
 )
+from flaxformer_mt.config.languages import tag_of_each_pair
 from flaxformer_mt.errors import UserError, install
 from flaxformer_mt.files.reading import read_text
 from flaxformer_mt.rundir.layout import RunDirectory
@@ -89,12 +90,13 @@ def _loaded(options: argparse.Namespace) -> tuple[fm.Translator, ServedModel]:
     translator = as_asked(
         options, fm.Translator.load(run, which=options.weights, shortlist=options.shortlist)
     )
-    src_lang, tgt_lang = next(iter(translator.directions))
+    directions = tag_of_each_pair(translator.directions)
+    src_lang, tgt_lang = next(iter(directions))
     translator = translator.in_languages(src_lang, tgt_lang)
     model = ServedModel(
         src_lang=src_lang,
         tgt_lang=tgt_lang,
-        directions=translator.directions,
+        directions=directions,
         name=config.name,
         weights=translator.name,
         beam_size=translator.config.beam_size,

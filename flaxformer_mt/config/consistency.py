@@ -203,7 +203,7 @@ def _mixture(data: DataConfig) -> Iterator[str]:
     if temperature and is_mixture:
         yield (
             f"'data.mix_temperature' = {temperature} decides the corpora's shares, but they have a "
-            "'weight' too: set one of both"
+            "'weight' too: set only one"
         )
     for corpus in data.train:
         if is_mixture and not corpus.weight:
@@ -220,7 +220,9 @@ def _validation_sets(config: ExperimentConfig) -> Iterator[str]:
     data, best_set = config.data, config.training.best_set
     names = [corpus.name for corpus in data.valid_sets]
     if names and data.valid != CorpusConfig(name="valid"):
-        yield "'data.valid' is set, and 'data.valid_sets' too: set one of both"
+        yield "'data.valid' is set, and 'data.valid_sets' too: set only one"
+    if "valid" in names:
+        yield "'data.valid_sets.valid': `valid` means all sets: rename it"
     if best_set and not names:
         yield f"'training.best_set' = '{best_set}' needs 'data.valid_sets'"
     elif best_set and best_set not in names:
@@ -298,7 +300,7 @@ def _misplaced_in_corpora(data: DataConfig) -> Iterator[str]:
             if tag in _WRITTEN_MARKS:
                 yield f"'{key}.tag' = {corpus.tag!r} has {tag}, a mark of vocabularies"
     if any(corpus.name == "valid" for corpus in data.test):
-        yield "'data.test.valid': `--set valid` means 'data.valid': rename the test set"
+        yield "'data.test.valid': `--set valid` means validation text: rename the test set"
 
 
 class _Unused(NamedTuple):

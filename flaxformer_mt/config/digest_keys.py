@@ -6,7 +6,7 @@ from typing import Any
 from flaxformer_mt.config.freeze import ConfigError, fields_along, flatten
 from flaxformer_mt.config.schema import Decides, ExperimentConfig
 
-_LANGUAGES = {"data.src_lang", "data.tgt_lang"}  # only data.filter.script depends on them
+_LANGUAGES = ("src_lang", "tgt_lang")  # only data.filter.script depends on them
 # First defaults of settings whose default has changed (without a corpus's name:
 # `data.train.split`). A test asks for them.
 FIRST: dict[str, Any] = {
@@ -66,7 +66,12 @@ def differences(old: ExperimentConfig, new: ExperimentConfig) -> dict[str, tuple
 
 def trains(changed: Iterable[str]) -> bool:
     """Whether one of these changes, which `check_resume` allows, affects training."""
-    return any(decides(key) == "training" and key not in _LANGUAGES for key in changed)
+    return any(decides(key) == "training" and not _is_language(key) for key in changed)
+
+
+def _is_language(key: str) -> bool:
+    """Whether a setting is the language of a side, of all text or of a corpus."""
+    return key.rpartition(".")[2] in _LANGUAGES
 
 
 def check_resume(
@@ -76,7 +81,7 @@ def check_resume(
     changed = differences(old, new)
     fixed = {key: pair for key, pair in changed.items() if not may_change(key)}
     if new.data.filter.script:
-        fixed |= {key: changed[key] for key in _LANGUAGES & changed.keys()}
+        fixed |= {key: pair for key, pair in changed.items() if _is_language(key)}
     if fixed:
         listed = "; ".join(
             f"'{key}' was {before!r}, is now {after!r}" for key, (before, after) in fixed.items()

@@ -3,10 +3,10 @@
 import dataclasses
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from flaxformer_mt.config.schema import CorpusConfig, DataConfig
+from flaxformer_mt.config.schema import CorpusConfig, DataConfig, Direction
 
 # ISO 639 codes of languages by the script they are usually written in.
 _LANGUAGES = {
@@ -124,14 +124,33 @@ def has_blanks_between_sentences(code: str) -> bool:
     return written_script(code) not in _WITHOUT_ANY_BLANKS
 
 
-def languages_of_tag(directions: Mapping[tuple[str, str], str], tag: str) -> tuple[str, str]:
-    """The source and the target language of a model's `directions` that a tag asks for; empty
-    where there are several, or none."""
-    pairs = [pair for pair, of_pair in directions.items() if of_pair == tag]
-    sources, targets = ({pair[side] for pair in pairs} for side in range(2))
-    (src,) = sources if len(sources) == 1 else [""]
-    (tgt,) = targets if len(targets) == 1 else [""]
-    return src, tgt
+def tag_of_each_pair(directions: Iterable[Direction]) -> dict[tuple[str, str], str]:
+    """The tag that asks for each pair of languages, the first pair first. Of a pair's corpora it is
+    the one without a tag that counts, or else the first."""
+    tags: dict[tuple[str, str], str] = {}
+    for src_lang, tgt_lang, tag in directions:
+        if (src_lang, tgt_lang) not in tags or not tag:
+            tags[src_lang, tgt_lang] = tag
+    return tags
+
+
+def languages_of_tag(directions: Iterable[Direction], tag: str) -> tuple[str, str]:
+    """The source and the target language of the training text with this tag, or, if there is none,
+    with all of its words among others; empty where there are several, or none."""
+    words = tag.split()
+    if not words:
+        return "", ""
+    by_words = [(direction, direction.tag.split()) for direction in directions]
+    found = [direction for direction, of_direction in by_words if of_direction == words]
+    if not found:
+        found = [direction for direction, others in by_words if {*words} <= {*others}]
+    return _only([one.src_lang for one in found]), _only([one.tgt_lang for one in found])
+
+
+def _only(codes: Sequence[str]) -> str:
+    """The code that all of these are; empty if they differ."""
+    first = codes[0] if codes else ""
+    return first if codes.count(first) == len(codes) else ""
 
 
 def is_written_without_blanks(code: str) -> bool:
@@ -167,10 +186,10 @@ def with_languages(data: DataConfig) -> DataConfig:
     named: dict[str, Any] = {}
     for side, default in _DEFAULTS.items():
         codes = [hint.code for hint in hints[side].values()]
-        if not any(hints.values()):
-            stated = [getattr(corpus, f"{side}_lang") for corpus in data.train]
-            codes = [next(filter(None, stated), default)]
-        if not getattr(data, f"{side}_lang") and len(codes) == 1:
+        stated = filter(None, (getattr(corpus, f"{side}_lang") for corpus in data.train))
+        if not codes:
+            codes = [next(stated, "" if any(hints.values()) else default)]
+        if not getattr(data, f"{side}_lang") and len(codes) == 1 and codes[0]:
             named[f"{side}_lang"] = codes[0]
     return dataclasses.replace(data, **named)
 

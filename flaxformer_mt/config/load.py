@@ -442,6 +442,8 @@ def _reset_excluded(config: ConfigDict, overridden: Sequence[str]) -> None:
     They come from the config file, or from the run whose settings these are.
     """
     _reset_excluded_text(config.data, overridden)
+    if not config.data.valid_sets and not _is_set("training.best_set", overridden):
+        config.training.best_set = ""
     batch = config.data.batch
     vocabulary = config.data.vocabulary
     if _is_set("data.batch.form", overridden) and batch.form == "bucket":

@@ -5,7 +5,7 @@ The defaults are the paper's base model ("Attention Is All You Need", arXiv 1706
 
 import dataclasses
 import math
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from flaxformer_mt.config import kinds
 
@@ -256,6 +256,12 @@ class CorpusConfig:
     tgt_lang: str = setting(
         "", "its target language, in a model of several (empty: data.tgt_lang)", resume=True
     )
+    bleu_tokenizer: BleuTokenizer = setting(
+        "auto",
+        "sacreBLEU's tokenisation for BLEU of this corpus. auto: data.bleu_tokenizer, or that of "
+        "the corpus's own language; a run keeps what it started with",
+        decides="nothing",
+    )
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -399,6 +405,14 @@ class BatchConfig:
         return layout
 
 
+class Direction(NamedTuple):
+    """A pair of languages (codes), and the tag of a training corpus of that pair; maybe empty."""
+
+    src_lang: str
+    tgt_lang: str
+    tag: str
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataConfig:
     src_lang: str = setting(
@@ -443,9 +457,9 @@ class DataConfig:
     )
     mix_temperature: float = setting(
         0.0,
-        "mixture without weights: each corpus's share is its number of pairs to the power 1/T. 1 "
-        "leaves the sizes as they are; the higher, the more often a small corpus is drawn "
-        "(Arivazhagan et al., 2019: 5). 0: no mixture",
+        "mixture without weights: each corpus's share is proportional to its number of pairs to "
+        "the power 1/T. 1 leaves the sizes as they are; the higher, the more often a small corpus "
+        "is drawn (Arivazhagan et al., 2019: 5). 0: no mixture",
         minimum=0,
     )
     epoch_pairs: int = setting(
@@ -479,16 +493,12 @@ class DataConfig:
         return frozenset(tag for corpus in self.train for tag in corpus.tags)
 
     @property
-    def directions(self) -> dict[tuple[str, str], str]:
-        """The tag that asks for each pair of languages of the training text, the first corpus's
-        first. Of a pair's corpora it is the one without a tag that counts, or else the first."""
-        tags: dict[tuple[str, str], str] = {}
-        for corpus in self.train:
-            of_corpus = self.of_corpus(corpus)
-            pair = of_corpus.src_lang, of_corpus.tgt_lang
-            if pair not in tags or not corpus.tag:
-                tags[pair] = corpus.tag
-        return tags
+    def directions(self) -> tuple[Direction, ...]:
+        """Languages and tag of each training corpus, in their order; of an imported model, whose
+        text isn't known, its languages."""
+        corpora = ((self.of_corpus(corpus), corpus.tag) for corpus in self.train)
+        every = (Direction(data.src_lang, data.tgt_lang, tag) for data, tag in corpora)
+        return tuple(dict.fromkeys(every)) or (Direction(self.src_lang, self.tgt_lang, ""),)
 
     def of_corpus(self, corpus: CorpusConfig) -> "DataConfig":
         """These settings in the languages of one of the corpora."""
@@ -581,7 +591,7 @@ class TrainingConfig:
     best_set: str = setting(
         "",
         "of several validation sets (data.valid_sets), the one whose metric decides (empty: the "
-        "mean over all of them)",
+        "mean, in which every set counts equally)",
         decides="nothing",
     )
     patience: int = setting(
@@ -627,8 +637,13 @@ class TrainingConfig:
 
     @property
     def best_score(self) -> str:
-        """The name, among a validation's scores, of the one that decides: `bleu`, `bleu/NAME`."""
+        """The name, among a validation's scores, of the one that decides: `bleu`, `bleu/SET`."""
         return f"{self.best_metric}/{self.best_set}" if self.best_set else self.best_metric
+
+    @property
+    def loss_score(self) -> str:
+        """The name of the loss that decides where that score is equal."""
+        return f"loss/{self.best_set}" if self.best_set else "loss"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -71,17 +71,47 @@ def validation_tokenizer(data: DataConfig) -> str:
 
 
 def with_tokenizer(data: DataConfig) -> DataConfig:
-    """`data` with `bleu_tokenizer` "auto" settled for the target language, as runs record it."""
-    if data.bleu_tokenizer != "auto":
-        return data
-    return dataclasses.replace(data, bleu_tokenizer=tokenizer_for(data.tgt_lang).tokenizer)
+    """`data` with `bleu_tokenizer` "auto" settled for the target language, as runs record it, and
+    so that of validation text in another one."""
+    is_open = data.bleu_tokenizer == "auto"
+
+    def settled(corpus: CorpusConfig) -> CorpusConfig:
+        if not corpus.tgt_lang or corpus.bleu_tokenizer != "auto":
+            return corpus
+        of_corpus = for_corpus(data, corpus) if is_open else data
+        return dataclasses.replace(corpus, bleu_tokenizer=of_corpus.bleu_tokenizer)
+
+    if is_open:
+        usual = tokenizer_for(data.tgt_lang).tokenizer
+        data = dataclasses.replace(data, bleu_tokenizer=usual)
+    return dataclasses.replace(
+        data, valid=settled(data.valid), valid_sets=tuple(map(settled, data.valid_sets))
+    )
+
+
+def with_recorded_tokenizers(data: DataConfig, recorded: DataConfig) -> DataConfig:
+    """`data` with each tokenisation that it leaves open as a run has recorded it."""
+    known = {corpus.name: corpus.bleu_tokenizer for corpus in recorded.validation.values()}
+
+    def settled(corpus: CorpusConfig) -> CorpusConfig:
+        if corpus.bleu_tokenizer != "auto":
+            return corpus
+        return dataclasses.replace(corpus, bleu_tokenizer=known.get(corpus.name, "auto"))
+
+    usual = data.bleu_tokenizer
+    return dataclasses.replace(
+        data,
+        bleu_tokenizer=recorded.bleu_tokenizer if usual == "auto" else usual,
+        valid=settled(data.valid),
+        valid_sets=tuple(map(settled, data.valid_sets)),
+    )
 
 
 def for_corpus(data: DataConfig, corpus: CorpusConfig) -> DataConfig:
-    """A run's settings in the languages of one of its corpora. A tokenisation that was chosen for
-    the run's target language is chosen anew for another one."""
+    """A run's settings in the languages of one of its corpora, with the tokenisation that the
+    corpus has; one in another language than the run's has that of its own."""
     own = data.of_corpus(corpus)
-    is_same = base_language(own.tgt_lang) == base_language(data.tgt_lang)
-    if is_same or data.bleu_tokenizer not in ("auto", tokenizer_for(data.tgt_lang).tokenizer):
-        return own
-    return with_tokenizer(dataclasses.replace(own, bleu_tokenizer="auto"))
+    tokenizer = corpus.bleu_tokenizer
+    if tokenizer == "auto" and base_language(own.tgt_lang) != base_language(data.tgt_lang):
+        tokenizer = tokenizer_for(own.tgt_lang).tokenizer
+    return own if tokenizer == "auto" else dataclasses.replace(own, bleu_tokenizer=tokenizer)

@@ -48,20 +48,21 @@ def align_parts(
     *,
     layer: int,
     blanks: bool = True,
-    tags: int = 0,
+    tags: Sequence[int] = (),
 ) -> list[Alignment]:
     """Each line's alignment: a line is its source, translation (None: the parts', joined with
-    `blanks` if the target language has them between sentences) and parts. The first `tags` words
-    of a source are not of its text: no word is aligned to them, and they aren't counted."""
+    `blanks` if the target language has them between sentences) and parts. So many words at the
+    beginning of a line as `tags` says (none: 0) are not of its text: no word is aligned to them,
+    and they aren't counted."""
     parts = list(itertools.chain.from_iterable(of for _, _, of in lines))
     weights = iter(forcing.cross_weights(parts, layer))
     aligned = []
-    for source, target, of in lines:
+    for (source, target, of), tag_words in zip(lines, tags or [0] * len(lines), strict=True):
         if target is None:
             texts = [part.tgt_text for part in of]
             target = join_translations(texts, of, blanks=blanks)
         of_parts = [next(weights) for _ in of]
-        aligned.append(_align(source, target, of, of_parts, vocabularies, tags))
+        aligned.append(_align(source, target, of, of_parts, vocabularies, tag_words))
     return aligned
 
 

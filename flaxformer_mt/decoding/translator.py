@@ -16,6 +16,7 @@ from jax.sharding import Mesh
 
 from flaxformer_mt.config import DecodingConfig, freeze
 from flaxformer_mt.config.languages import has_blanks_between_sentences, languages_of_tag
+from flaxformer_mt.config.schema import Direction
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.shortlist import Shortlist, ShortlistError, learn
 from flaxformer_mt.data.store import Store
@@ -41,7 +42,7 @@ from flaxformer_mt.decoding.run.arrays import ConstraintSizes
 from flaxformer_mt.decoding.run.decoder import BatchDecoder
 from flaxformer_mt.decoding.run.programs import Models, Params, suited
 from flaxformer_mt.decoding.teacher_forcing import Attention, Scored, TeacherForcing
-from flaxformer_mt.decoding.text.segments import Overlong, Part, Target, cut_pairs, encode
+from flaxformer_mt.decoding.text.segments import Overlong, Part, Target, cut_pairs, encode, lead_of
 from flaxformer_mt.decoding.text.translation import Joiner, Translation
 from flaxformer_mt.files.reading import read_file
 from flaxformer_mt.model.embedding import softmax_table, table_rows
@@ -107,7 +108,7 @@ class Translator:
         src_lang: str = "",
         tgt_lang: str = "",
         tags: Iterable[str] = (),
-        directions: Mapping[tuple[str, str], str] | None = None,
+        directions: Sequence[Direction] = (),
         symbols: Iterable[str] = (),
         training_text: TrainingText | None = None,
         others: Sequence[Member] = (),
@@ -116,7 +117,7 @@ class Translator:
         """`params` is the tree under "params"; `name` says which weights these are, `src_lang` (a
         code such as "en") where its sources' sentences end, and `tgt_lang` whether there are blanks
         between its outputs' sentences. A line's sentences share those of `tags` that it begins
-        with. `directions` are the pairs of languages that it knows, with the tag of each.
+        with. `directions` are the languages and tags of its training text.
         `symbols` are those that `decoding.copy_symbols` copies (without: all of the vocabularies').
         `training_text` says how many sentences of a line it reads together; None: unknown.
 
@@ -139,8 +140,9 @@ class Translator:
         self.config, self.name, self.shortlist = config, name, shortlist
         self.src_lang, self.tgt_lang, self.training_text = src_lang, tgt_lang, training_text
         self.tags = frozenset(tags) - {""}
-        self.directions = dict(directions or {(src_lang, tgt_lang): ""})
+        self.directions = tuple(directions) or (Direction(src_lang, tgt_lang, ""),)
         self.tag = ""  # before every line, given by `with_tag`
+        self._own_languages = src_lang, tgt_lang
         self.symbols = tuple(symbols)
         self._takes_whole_lines = False
         placed = [(whole_on(tree, self.mesh), _for_search(member)) for tree, member in others]
@@ -260,10 +262,10 @@ class Translator:
 
     def with_tag(self, tag: str) -> Translator:
         """The same model with a tag of its training text before every line, such as `<2fr>`, or
-        several with blanks between them.
+        several with blanks between them; "" for none. A line that begins with a tag keeps its own.
 
-        It also stands for the languages of the corpora with that tag, where these have one. Raises
-        DecodingError for a tag that the model hasn't learnt.
+        It also stands for the languages of the corpora with that tag, where they are the same.
+        Raises DecodingError for a tag that the model hasn't learnt.
         """
         arguments.check_str("tag", tag)
         words = tag.split()
@@ -274,7 +276,17 @@ class Translator:
                 raise DecodingError(f"the model knows no tag {word!r}; it knows {known}")
         other = copy.copy(self)
         other.tag = " ".join(words)
+        other.src_lang, other.tgt_lang = self._own_languages
         return other.in_languages(*languages_of_tag(self.directions, other.tag))
+
+    @property
+    def told(self) -> dict[str, str]:
+        """What `with_tag` and `in_languages` have said of its lines; nothing of a loaded model's
+        own."""
+        told = {"tag": self.tag} if self.tag else {}
+        if (self.src_lang, self.tgt_lang) != self._own_languages:
+            told["languages"] = f"{self.src_lang} {self.tgt_lang}"
+        return told
 
     def in_languages(self, src_lang: str, tgt_lang: str) -> Translator:
         """The same model for lines of these languages (codes; empty: as they are), which decide
@@ -425,6 +437,7 @@ class Translator:
         options = SearchOptions(n_best=n_best, constraint_sizes=tuple(constraint_sizes))
         arguments.check_str("longest", longest)
         lines = self._tagged(arguments.lines("lines", lines))
+        (longest,) = self._tagged([longest])
         *encoded, of_longest = encode(self.vocabularies.src, [*lines, longest])
         lengths = [
             len(piece) + 1
@@ -535,7 +548,8 @@ class Translator:
         OverlongError, TargetError, DecodingError, and ValueError for an unknown layer.
         """
         forcing = self._forcing("alignments need")
-        checked = self._tagged_pairs(arguments.pairs(pairs))
+        given = arguments.pairs(pairs)
+        checked = self._tagged_pairs(given)
         cut = self._cut_pairs(checked, arguments.overlong(overlong))
         lines = [
             (source, target if isinstance(target, str) else None, parts)
@@ -545,14 +559,22 @@ class Translator:
             layer = aligning_layer(self.model.config)
         layer = arguments.whole_number("layer", layer)
         blanks = has_blanks_between_sentences(self.tgt_lang)
-        tags = len(self.tag.split())
+        words = len(self.tag.split())
+        tags = [
+            0 if source == tagged else words
+            for (source, _), (tagged, _) in zip(given, checked, strict=True)
+        ]
         return align_parts(forcing, self.vocabularies, lines, layer=layer, blanks=blanks, tags=tags)
 
     def _tagged(self, lines: Sequence[str]) -> Sequence[str]:
-        """The lines with the tag of `with_tag`; a blank one needs none."""
+        """The lines with the tag of `with_tag`, except for those that have one or are blank."""
         if not self.tag:
             return lines
-        return [line if is_blank(line) else f"{self.tag} {line}" for line in lines]
+        src = self.vocabularies.src
+        return [
+            line if is_blank(line) or lead_of(line, src, self.tags) else f"{self.tag} {line}"
+            for line in lines
+        ]
 
     def _tagged_pairs(self, pairs: Sequence[tuple[str, Target]]) -> Sequence[tuple[str, Target]]:
         sources = self._tagged([source for source, _ in pairs])

@@ -326,5 +326,5 @@ def _last_and_best(run: RunLog, panel: Panel, kind: Kind) -> str:
     finite = values[np.isfinite(values)]
     if not len(finite):
         return "–"
-    best = _BEST.get(panel.name)
+    best = _BEST.get(panel.name.partition("/")[0])  # of `bleu/SET` as of `bleu`
     return f"{finite[-1]:,.4g}" + (f" ({best(finite):,.4g})" if best else "")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from flaxformer_mt.config import DecodingConfig
+from flaxformer_mt.config.languages import tag_of_each_pair
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.files.atomic import replacing
@@ -160,6 +161,21 @@ def _lines_of(translator: Translator) -> str:
 """
 
 
+def _tags_of(translator: Translator) -> str:
+    """Which tag asks for which languages, if the training text had tags."""
+    tags = tag_of_each_pair(translator.directions)
+    if not any(tags.values()):
+        return ""
+    listed = "".join(
+        f"- {src_lang} to {tgt_lang}: {f'`{tag}`' if tag else 'no tag'}\n"
+        for (src_lang, tgt_lang), tag in tags.items()
+    )
+    return f"""Each source begins with the tag of its direction and a blank:
+
+{listed}
+"""
+
+
 def write_readme(
     folder: Path,
     translator: Translator,
@@ -183,7 +199,7 @@ def write_readme(
 {use}```
 
 {notes}
-{_lines_of(translator)}
+{_tags_of(translator)}{_lines_of(translator)}
 Written by flaxformer-mt. `parity.json`, if present, records how closely this model's outputs agree
 with those of the run it was made from.
 """

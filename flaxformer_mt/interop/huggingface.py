@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.config import DataConfig
+from flaxformer_mt.config.languages import tag_of_each_pair
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.files.reading import json_errors_as, load_json
@@ -73,9 +74,18 @@ class Card:
         return "".join(f"{line}\n" for line in ("---", *lines, "---"))
 
     def _languages(self) -> list[str]:
-        """Both languages' codes, without those that the hub refuses."""
-        codes = [re.split("[-_]", code)[0] for code in (self.data.src_lang, self.data.tgt_lang)]
+        """All languages' codes, without those that the hub refuses."""
+        pairs = tag_of_each_pair(self.data.directions) or [(self.data.src_lang, self.data.tgt_lang)]
+        codes = dict.fromkeys(re.split("[-_]", code)[0] for pair in pairs for code in pair)
         return [code for code in codes if re.fullmatch("[a-z]{2,3}", code)]
+
+    @property
+    def title(self) -> str:
+        """What the model does."""
+        pairs = tag_of_each_pair(self.data.directions)
+        if len(pairs) > 1:
+            return f"Translation in {len(pairs)} directions"
+        return f"Translation from {self.data.src_lang} to {self.data.tgt_lang}"
 
     def _metrics(self) -> list[str]:
         """The hub's names for the metrics of all evaluations."""
@@ -152,7 +162,7 @@ def write(translator: Translator, folder: Path, *, card: Card) -> None:
     write_readme(
         folder,
         translator,
-        title=f"Translation from {card.data.src_lang} to {card.data.tgt_lang} by transformers",
+        title=f"{card.title} by transformers",
         install="transformers sentencepiece torch",
         use=_USE.format(name=card.hub_name or "."),
         notes=(

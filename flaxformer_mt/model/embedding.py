@@ -71,8 +71,11 @@ def with_rows(
     params: Mapping[str, Any], config: ModelConfig, before: tuple[int, int], after: tuple[int, int]
 ) -> dict[str, Any]:
     """Parameters of a model with more source and target types, from those of `before`, whose rows
-    stay as they are. A new type's row is the mean of theirs: no type is likelier than others were
-    on average, and what the softmax gives the others hardly changes (Hewitt, 2021)."""
+    stay as they are; tables become host arrays.
+
+    A new type's row is the mean of the others': no new type is likelier than these were on average,
+    and what the softmax gives them hardly changes (Hewitt, 2021).
+    """
     (src_before, tgt_before), (src_after, tgt_after) = before, after
     sizes = {SOURCE_TABLE[config.tie]: (src_before, src_after)}
     for name in (TARGET_TABLE[config.tie], SOFTMAX_TABLE[config.tie], SOFTMAX_BIAS):
@@ -81,13 +84,11 @@ def with_rows(
     tables = dict(params["embedding"])
     for name in sizes.keys() & tables.keys():
         types, types_after = sizes[name]
-        rows = jnp.asarray(tables[name])[:types]
-        mean = jnp.mean(rows, axis=0, keepdims=True)
-        added = jnp.repeat(mean, types_after - types, axis=0)
-        padding = table_rows(config, types_after) - types_after
-        tables[name] = jnp.pad(
-            jnp.concatenate([rows, added]), [(0, padding)] + [(0, 0)] * (rows.ndim - 1)
-        )
+        rows = np.asarray(tables[name])[:types]
+        extended = np.zeros((table_rows(config, types_after), *rows.shape[1:]), rows.dtype)
+        extended[:types] = rows
+        extended[types:types_after] = rows.mean(axis=0, dtype=np.float64)
+        tables[name] = extended
     return {**params, "embedding": tables}
 
 

@@ -46,7 +46,8 @@ def ranked(
         step: sign * ranking_value(metric, score)
         for step, score in finite_values(metrics, metric).items()
     }
-    losses = finite_values(metrics, "loss")
+    _, slash, validation_set = metric.partition("/")
+    losses = finite_values(metrics, f"loss{slash}{validation_set}")
     return sorted(scores, key=lambda step: (scores[step], losses.get(step, math.inf), step))
 
 

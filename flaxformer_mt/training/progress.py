@@ -50,7 +50,7 @@ class Progress:
         value = scores[settings.best_score]
         if not math.isfinite(value):
             return dataclasses.replace(self, stale=self.stale + 1)
-        loss = scores.get("loss", math.nan)
+        loss = scores.get(settings.loss_score, math.nan)
         finite_loss = loss if math.isfinite(loss) else None
         if self.best is None:
             return dataclasses.replace(

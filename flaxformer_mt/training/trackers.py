@@ -336,8 +336,9 @@ class Mlflow:
 
     def show(self, step: int, values: Mapping[str, float]) -> None:
         now = round(1000 * time.time())
-        new = {tag: value for tag, value in values.items() if step > self._shown.get(tag, -1)}
-        metrics = [self._metric(tag, value, now, step) for tag, value in new.items()]
+        named = {_mlflow_name(tag): value for tag, value in values.items()}
+        new = {name: value for name, value in named.items() if step > self._shown.get(name, -1)}
+        metrics = [self._metric(name, value, now, step) for name, value in new.items()]
         self._client.log_batch(self.id, metrics=metrics)
         self._shown |= dict.fromkeys(new, step)
 
@@ -351,6 +352,13 @@ class Mlflow:
     def close(self, state: State) -> None:
         status = {"finished": "FINISHED", "stopped": "KILLED"}.get(state, "FAILED")
         self._client.set_terminated(self.id, status)
+
+
+def _mlflow_name(tag: str) -> str:
+    """A tag such as `valid/bleu/SET` as `valid/bleu.SET`: a store of files keeps each metric in a
+    file of its name, which can't also be a folder of others."""
+    kind, slash, name = tag.partition("/")
+    return kind + slash + name.replace("/", ".")
 
 
 def _mlflow_folder(run: RunDirectory) -> Path | None:

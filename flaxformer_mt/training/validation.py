@@ -16,6 +16,7 @@ from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.telemetry import perplexity
 
 _EXCHANGED = 4  # batches: some thousands of target tokens, whose mean tells hundredths of a nat
+_UNNAMED = {"valid", ""}  # a store's name for data.valid, and that of pairs in memory
 # Nats per token. A parser, most of whose tokens follow from those before, had 0.17 after 600 steps;
 # a model prevented from using its source had 0.001.
 _LITTLE = 0.02
@@ -47,10 +48,10 @@ def loss_evaluator(program: Program, pairs: TokenPairs, say: Callable[[str], Non
 
 
 def mean_of_sets(by_set: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """The means of scores over validation sets, and each set's own under `score/set`; of one set
-    its scores."""
+    """The means of scores over validation sets, and each set's own under `score/set`; of
+    `data.valid`, which is no such set, its scores."""
     sets = [*by_set.values()]
-    if len(sets) == 1:
+    if by_set.keys() <= _UNNAMED:
         return {**sets[0]}
     in_all = [name for name in sets[0] if all(name in scores for scores in sets)]
     means = {name: statistics.fmean(scores[name] for scores in sets) for name in in_all}

@@ -7,6 +7,7 @@ import pytest
 
 import flaxformer_mt as fm
 from flaxformer_mt.api.length import _assessed
+from flaxformer_mt.config import CorpusConfig
 from flaxformer_mt.grammar.text import pairs
 from tests.data.prepare.corpora import write
 
@@ -56,6 +57,16 @@ def test_training_and_averaging_choose(tmp_path, run, capsys):
 def test_little_validation_text_leaves_the_papers(tmp_path, run, capsys):
     fm.train(settings(tmp_path, 199), run, command=["test"])
     assert "choosing needs 200 validation pairs, and there are 199" in capsys.readouterr().err
+    assert not (run / "length.json").exists()
+
+
+def test_several_validation_sets_leave_the_papers(tmp_path, run, capsys):
+    config = settings(tmp_path, 200)
+    valid = dataclasses.replace(config.data.valid, name="one")
+    sets = (valid, dataclasses.replace(valid, name="two"))
+    data = dataclasses.replace(config.data, valid=CorpusConfig(name="valid"), valid_sets=sets)
+    fm.train(dataclasses.replace(config, data=data), run, command=["test"])
+    assert "chosen on one validation set, and there are 2" in capsys.readouterr().err
     assert not (run / "length.json").exists()
 
 

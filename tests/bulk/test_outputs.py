@@ -62,7 +62,7 @@ def test_every_member_of_an_ensemble_decides_and_the_size_of_batches_does_not():
             together=together,
             shortlist=shortlist,
             vocabularies=SimpleNamespace(digest="0" * 64),
-            tag="",
+            told={},
             config=DecodingConfig(**decoding),  # type: ignore[arg-type]
         )
         return identity(translator, window=3)  # type: ignore[arg-type]

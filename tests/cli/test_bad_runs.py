@@ -17,12 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.api import training
+from flaxformer_mt.api import starting, training
 from flaxformer_mt.api.settings import created
 from flaxformer_mt.api.starting import StartError
 from flaxformer_mt.cli.main import user_message
 from flaxformer_mt.cli.train import train_run
-from flaxformer_mt.config import ConfigError, read_config, to_dict
+from flaxformer_mt.config import ConfigError, ExperimentConfig, read_config, to_dict
 from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data.vocabulary import train_pair
 from flaxformer_mt.grammar.text import pairs
@@ -234,10 +234,10 @@ def test_the_first_process_chooses_for_all_and_each_reads_when_it_needs_them(tmp
     source = layout.create(tmp_path / "source", {"name": "test"}, ["train"])
     vocabularies = train_pair(list(pairs("train", 60)), VocabularyConfig(size=80, shared=False))
     vocabularies.save(source.vocabulary)
-    monkeypatch.setattr(training, "load_params", load_params)
-    monkeypatch.setattr(training, "check_same_form", lambda *_: None)
-    program: Any = SimpleNamespace(abstract=SimpleNamespace(params={}))
-    weights = training.weights_of(source, vocabularies, program, Second(3))
+    monkeypatch.setattr(starting, "load_params", load_params)
+    monkeypatch.setattr(starting, "check_same_form", lambda *_: None)
+    program: Any = SimpleNamespace(abstract=SimpleNamespace(params={}), config=ExperimentConfig())
+    weights = starting.weights_of(source, vocabularies, program, Second(3))
     assert read == []
     assert isinstance(weights()["w"], np.ndarray), "no device holds them for all of training"
     assert read == [3]
@@ -246,4 +246,4 @@ def test_the_first_process_chooses_for_all_and_each_reads_when_it_needs_them(tmp
 def test_the_first_process_says_whether_a_run_has_begun(tmp_path):
     """Another host may see its folder as it was: it must not go another way than the others."""
     run = layout.RunDirectory(tmp_path / "run")
-    assert training.run_to_start_from(run, "no such run", Second(True)) is None
+    assert starting.run_to_start_from(run, "no such run", Second(True)) is None

@@ -7,6 +7,7 @@ import pytest
 
 from flaxformer_mt.bulk.loading import identity
 from flaxformer_mt.config import VocabularyConfig
+from flaxformer_mt.config.schema import Direction
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.decoding.errors import DecodingError
 from flaxformer_mt.decoding.text.segments import lead_of
@@ -14,7 +15,11 @@ from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model.transformer import Transformer
 from tests.decoding.runs import LINES, LONG, PAIRS, config, parameters
 
-DIRECTIONS = {("en", "de"): "<2de>", ("fr", "de"): "<2de>", ("en", "zh"): "<2zh>"}
+DIRECTIONS = (
+    Direction("en", "de", "<2de>"),
+    Direction("fr", "de", "<2de>"),
+    Direction("fr", "zh", "<2zh>"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +43,10 @@ def translator():
 
 def test_lines_get_the_tag(translator):
     tagged = translator.with_tag("<2zh> <news>")
-    lines = [*LINES, "", LONG]
-    expected = translator.translate([line and f"<2zh> <news> {line}" for line in lines])
+    lines = [*LINES, "", " \t", LONG]
+    expected = translator.translate(
+        [f"<2zh> <news> {line}" if line.strip() else line for line in lines]
+    )
     assert [one.text for one in tagged.translate(lines)] == [one.text for one in expected]
     assert [one.text for one in translator.translate(lines)] != [one.text for one in expected]
     assert translator.tag == ""
@@ -66,7 +73,11 @@ def test_alignments_are_of_the_line_s_own_words(translator):
 def test_a_tag_stands_for_the_languages_of_its_text(translator):
     to_german, to_chinese = map(translator.with_tag, ("<2de>", "<2zh>"))
     assert (to_german.src_lang, to_german.tgt_lang) == ("en", "de")  # of two sources, as it was
-    assert (to_chinese.src_lang, to_chinese.tgt_lang) == ("en", "zh")
+    assert (to_chinese.src_lang, to_chinese.tgt_lang) == ("fr", "zh")
+    # Whatever was asked of it before.
+    for again, languages in (("<2de>", ("en", "de")), ("", ("en", "de"))):
+        other = to_chinese.with_tag(again)
+        assert ((other.src_lang, other.tgt_lang), other.tag) == (languages, again)
     of_domain = translator.with_tag("<news>")
     assert (of_domain.src_lang, of_domain.tgt_lang) == ("en", "de")
     other = translator.in_languages("fr", "")
@@ -93,6 +104,15 @@ def test_an_output_with_another_tag_is_another_output(translator):
     """A command must not continue it."""
     plain, tagged = identity(translator), identity(translator.with_tag("<2de>"))
     assert "tag" not in plain and tagged == {**plain, "tag": "<2de>"}
+    in_chinese = identity(translator.with_tag("<2zh>"))
+    assert in_chinese == {**plain, "tag": "<2zh>", "languages": "fr zh"}
+    assert identity(translator.in_languages("", "zh")) == {**plain, "languages": "en zh"}
+
+
+def test_a_line_that_has_a_tag_keeps_it(translator):
+    line = f"<2de> {LINES[0]}"
+    tagged = translator.with_tag("<2zh>")
+    assert tagged.translate(line).text == translator.translate(line).text
 
 
 def test_without_tags_none_is_known(translator):

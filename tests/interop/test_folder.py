@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from flaxformer_mt.config import DecodingConfig
+from flaxformer_mt.config.schema import Direction
 from flaxformer_mt.data.prepare.manifest import MANIFEST
 from flaxformer_mt.data.training_text import TrainingText
 from flaxformer_mt.data.vocabulary import UNK
@@ -71,6 +72,22 @@ def test_a_readme_says_what_becomes_of_a_line_of_several_sentences(tmp_path, tog
     assert "the model gets each line as a whole" in text
     assert "`fm.split_sentences(text, 'fr').texts`" in text
     assert "leaves the marks of a quotation of several sentences in" in text
+    assert "tag of its direction" not in text
+
+
+def test_a_readme_lists_the_tags_of_a_model_of_several_languages(tmp_path):
+    original = translator()
+    several = Translator(
+        original.params,
+        original.model,
+        original.vocabularies,
+        original.config,
+        directions=[Direction("en", "de", "<2de>"), Direction("fr", "en", "")],
+    )
+    write_readme(tmp_path, several, title="A model", install="x", use="y\n", notes="Notes.\n")
+    text = (tmp_path / "README.md").read_text()
+    listed = "- en to de: `<2de>`\n- fr to en: no tag\n"
+    assert f"the tag of its direction and a blank:\n\n{listed}" in text
 
 
 def test_the_folder_one_is_in(tmp_path, monkeypatch):

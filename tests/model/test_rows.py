@@ -41,7 +41,7 @@ def test_old_rows_stay_and_new_ones_are_their_mean(tie, multiple):
         side = 0 if name == "source" else 1
         types, types_after = before[side], after[side]
         assert new.shape == (table_rows(config, types_after), *old.shape[1:])
-        assert np.array_equal(new[:types], old[:types].astype(np.float32))
+        assert np.array_equal(new[:types], old[:types])
         for row in new[types:types_after]:
             assert np.allclose(row, old[:types].mean(axis=0), atol=1e-6)
         assert not new[types_after:].any()

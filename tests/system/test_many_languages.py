@@ -7,6 +7,8 @@ import shutil
 import numpy as np
 import pytest
 
+import flaxformer_mt as fm
+from flaxformer_mt.cli import scoring
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.grammar.text import pairs
 from flaxformer_mt.rundir.checkpoint_choice import chosen_weights
@@ -83,6 +85,41 @@ def test_sets_are_evaluated_by_name_in_their_languages(run, trained_on_both):
     assert done.status == 2 and "the run's own sets have theirs" in done.last
 
 
+def test_from_python_the_run_s_sets_keep_their_tags(trained_on_both, corpus_folder):
+    path, _ = trained_on_both
+    translator = fm.Translator.load(path).with_config(beam_size=1)
+    scoring = fm.Scoring(ter=False, resamples=0)
+    plain = fm.evaluate(path, "to_en", translator=translator, scoring=scoring, examples=0)
+    german = translator.with_tag("<2de>")
+    tagged = fm.evaluate(path, "to_en", translator=german, scoring=scoring, examples=0)
+    hypotheses = [one["to_en"].assessment.hypotheses for one in (plain, tagged)]
+    assert hypotheses[0] == hypotheses[1]
+    text = {"own": (["the dog sleeps ."], ["der Hund schläft ."])}
+    to_english = translator.with_tag("<2en>")
+    assert fm.evaluate(path, text, translator=to_english)["own"].assessment.scoring.language == "en"
+
+
+def test_a_known_test_set_gets_the_tag_of_its_languages(run, trained_on_both, monkeypatch):
+    path, _ = trained_on_both
+    text = ["the dog sleeps ."], ["der Hund schläft ."], 0
+    monkeypatch.setattr(scoring, "load_testset", lambda name, langpair: text)
+    call = ("evaluate", "--workdir", path, "--beam-size", 1, "--no-ter", "--resamples", 0)
+    call += ("--json", "--testset", "known", "--langpair")
+    done = json.loads(run(*call, "en-de", status=0).output)
+    assert done["known.en-de"]["scoring"]["language"] == "de"
+    done = json.loads(run(*call, "de-en", status=0).output)
+    assert done["known.de-en"]["scoring"]["language"] == "en"
+    done = run(*call, "en-fr")
+    assert done.status == 2 and "this run translates en to de and de to en; to score" in done.last
+
+
+def test_heads_are_searched_for_with_the_tag(run, trained_on_both, corpus_folder):
+    path, _ = trained_on_both
+    call = ("attention", "--workdir", path, "--find", "--input", corpus_folder / "valid.en")
+    output = run(*call, "--beam-size", 1, "--kind", "cross", "--tag", "<2de>", status=0).output
+    assert "--tag '<2de>'" in output
+
+
 def test_a_tag_is_given_once_for_all_lines(run, trained_on_both, corpus_folder):
     path, _ = trained_on_both
     call = ("translate", "--workdir", path, "--beam-size", 1)
@@ -103,8 +140,8 @@ def test_a_new_language_gets_a_tag_when_fine_tuning(run, trained_on_both, corpus
     path, _ = trained_on_both
     fine = tmp_path / "fine"
     new = many(corpus_folder, sides=SIDES | {"to_nl": ("en", "nl")})
-    frozen = "--config.training.freeze=encoder/*,embedding/*"
-    steps = ("--config.training.steps=1", frozen, "--config.data.vocabulary.symbols=<x1/>")
+    slow = "--config.training.schedule.peak=1e-7"  # so that a step changes hardly anything
+    steps = ("--config.training.steps=1", slow, "--config.data.vocabulary.symbols=<x1/>")
     done = run("train", "--workdir", fine, "--init-from", path, *new, *steps, status=0)
     assert "2 new types after all others: <2nl>, <x1/>; their embeddings" in done.errors
     before, after = (Vocabularies.load(folder / "vocabulary").src for folder in (path, fine))
@@ -113,10 +150,13 @@ def test_a_new_language_gets_a_tag_when_fine_tuning(run, trained_on_both, corpus
         np.asarray(load_params(open_run(folder), which)["embedding"]["shared"])
         for folder, which in ((path, chosen_weights(open_run(path), "auto").checkpoint), (fine, 1))
     )
-    assert np.array_equal(extended[: len(rows)], rows)
+    assert np.allclose(extended[: len(rows)], rows, atol=1e-6)
     mean = np.broadcast_to(rows.mean(axis=0), (2, rows.shape[1]))
     assert np.allclose(extended[len(rows) :], mean, atol=1e-6)
 
+    frozen = "--config.training.freeze=embedding/*"
+    done = run("train", "--workdir", tmp_path / "a", "--init-from", path, *new, *steps, frozen)
+    assert done.status == 2 and "embeddings in embedding/shared would all stay alike" in done.last
     done = run("train", "--workdir", fine, *new, *steps[1:], "--config.training.steps=2", status=0)
     assert "resuming after step 1" in done.errors
     call = ("translate", "--workdir", fine, "--beam-size", 1, "--tag", "<2nl>")

@@ -21,7 +21,15 @@ from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.training import trackers as tested
 from flaxformer_mt.training.telemetry import TIMES
-from flaxformer_mt.training.trackers import Board, Mlflow, Sample, TrackerError, Trackers, as_text
+from flaxformer_mt.training.trackers import (
+    Board,
+    Mlflow,
+    Sample,
+    TrackerError,
+    Trackers,
+    _mlflow_name,
+    as_text,
+)
 from tests.conftest import made_once
 from tests.system.conftest import make
 
@@ -193,6 +201,17 @@ def test_a_file_that_is_torn_is_left_for_a_new_one(tmp_path, monkeypatch):
 def test_a_misspelt_tracker_gets_a_hint():
     with pytest.raises(ConfigError, match="has 'tensorbord'; did you mean 'tensorboard'"):
         fm.load_config("quickstart", {"training.trackers": "mlflow,tensorbord"})
+
+
+def test_no_metric_of_mlflow_s_is_below_another():
+    """Its store of files has a file for each, by its name."""
+    names = ["valid/bleu", "valid/bleu/en_de", "best/bleu/en_de", "learning_rate"]
+    assert [*map(_mlflow_name, names)] == [
+        "valid/bleu",
+        "valid/bleu.en_de",
+        "best/bleu.en_de",
+        "learning_rate",
+    ]
 
 
 @pytest.mark.parametrize("name", ["wandb", "mlflow"])

@@ -7,6 +7,7 @@ import pytest
 from flaxformer_mt.data.order import StoredCorpus
 from flaxformer_mt.data.pipeline import one_pass
 from flaxformer_mt.data.store import TokenPairs
+from flaxformer_mt.rundir.checkpoint_choice import ranked
 from flaxformer_mt.training.progress import Progress
 from flaxformer_mt.training.telemetry import _by_set
 from flaxformer_mt.training.validation import loss_evaluator, mean_of_sets, validation_loss
@@ -48,10 +49,12 @@ def test_all_sets_have_the_shapes_that_are_compiled_for_all():
     assert sum(int(b.sentences) for b in one_pass(pairs, config, corpus=PARTS[1])) == 5
 
 
-def test_one_set_has_plain_names():
+def test_data_valid_has_plain_names_and_a_single_set_its_own():
     scores = loss_evaluator(program(), ALL, print)(program().init().params, 1)
     assert not any("/" in name for name in scores)
     assert mean_of_sets({"valid": {"bleu": 3.0}}) == {"bleu": 3.0}
+    # `training.best_set` may name it.
+    assert mean_of_sets({"a": {"bleu": 3.0}}) == {"bleu": 3.0, "bleu/a": 3.0}
 
 
 def test_what_not_all_sets_have_has_no_mean():
@@ -87,6 +90,11 @@ def test_one_set_may_decide():
     later = {"loss": 1.0, "bleu": 12.0, "bleu/a": 25.0, "bleu/b": 4.0}
     progress = Progress().validated(1, scores, of_b)
     assert progress.validated(2, later, of_b).best_step == 1
+    # Of equal ones the set's own loss decides.
+    first = {"loss": 1.0, "loss/b": 3.0, "bleu/b": 0.3}
+    second = {"loss": 1.2, "loss/b": 2.0, "bleu/b": 0.1}
+    assert Progress().validated(1, first, of_b).validated(2, second, of_b).best_step == 2
+    assert ranked({1: first, 2: second}, "bleu/b", "max") == [2, 1]
     progress = Progress().validated(1, scores, mean)
     assert progress.validated(2, later, mean).best_step == 2
 

@@ -197,9 +197,12 @@ def encode_corpora(
 
 def _weigh(writer: StoreWriter, accounts: Sequence[Account], config: DataConfig, say: Say) -> None:
     """Gives the training corpora the weights that follow from how many pairs each has kept, if
-    `data.mix_temperature` asks for it."""
+    `data.mix_temperature` asks for it. Raises PrepareError for one that has none."""
     if not config.mix_temperature:
         return
+    for account in accounts:
+        if not account.kept:
+            raise PrepareError(f"{account}; a corpus of a mixture may not be empty")
     weights = mixing_weights([account.kept for account in accounts], config)
     writer.weigh("train", weights)
     for account, weight in zip(accounts, weights, strict=True):

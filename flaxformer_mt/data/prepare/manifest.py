@@ -50,9 +50,12 @@ def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
     if config.valid_sets:
         settings["data.valid_sets"] = [corpus.name for corpus in config.valid_sets]
     for split, key, corpus in named_corpora(config):
-        weight = ["weight"] if split == "train" else []
-        for name in ("kind", *corpus.source.contents(), "tag", *weight):
-            settings[f"{key}.{name}"] = getattr(corpus, name)
+        names = ["kind", *corpus.source.contents(), "tag"]
+        if split == "train":
+            names.append("weight")
+        if split == "train" and config.filter.script:
+            names += ["src_lang", "tgt_lang"]
+        settings |= {f"{key}.{name}": getattr(corpus, name) for name in names}
     for name, setting in dataclasses.asdict(config.filter).items():
         settings[f"data.filter.{name}"] = setting
     return settings | _vocabulary_settings(config)

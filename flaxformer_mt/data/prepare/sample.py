@@ -87,7 +87,8 @@ def train_vocabulary(
     sources = [source for _, _, source in opened]
     weights = [corpus.weight for _, corpus, _ in opened]
     if config.mix_temperature:
-        weights = mixing_weights([_size(source, spread) for source in sources], config)
+        counted = [_size(source, spread, say, bar=bar) for source in sources]
+        weights = mixing_weights(counted, config)
     shares, groups = [1.0], [sources]
     if all(weights):
         shares = [weight / sum(weights) for weight in weights]
@@ -116,12 +117,22 @@ def mixing_weights(pairs: Sequence[int], config: DataConfig) -> list[float]:
     return [max(1, number) ** (1 / config.mix_temperature) for number in pairs]
 
 
-def _size(source: PairSource, spread: Spread | None) -> int:
+def _size(source: PairSource, spread: Spread | None, say: Say, *, bar: bool) -> int:
     """How many records a corpus has, for which it may have to be read. Raises CorpusError."""
     size = spread.size(source) if spread else None
     if size is None:
         size = source.size
-    return sum(1 for _ in source.records()) if size is None else size
+    if size is not None:
+        return size
+
+    count = 0
+    records = source.records()
+    task = f"prepare: counting the pairs of {source.label}"
+    with Meter(task, say, unit="pairs", share=share_of(text_bytes(source)), terminal=bar) as meter:
+        while chunk := list(itertools.islice(records, _AT_A_TIME)):
+            count += len(chunk)
+            meter.advance(lines=len(chunk), size=record_bytes(chunk))
+    return count
 
 
 def _sieved_sample(sources: Sequence[PairSource], config: DataConfig, seed: int) -> list[Kept]:

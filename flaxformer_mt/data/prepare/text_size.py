@@ -68,15 +68,15 @@ def measured_text(config: DataConfig, split: str = "train") -> TextSize:
     rest. Different words are those of the pairs read, and unknown with text written without blanks.
     Raises CorpusError, and PrepareError if no pair is left.
     """
-    without_blanks = (
-        is_written_without_blanks(config.src_lang),
-        is_written_without_blanks(config.tgt_lang),
-    )
     types, drops = set[bytes](), Drops()
     pairs = tokens = unspaced = 0.0
+    is_blankless = False
     opened = open_split(config, split, without_fetched=True)
     for key, _, source in opened:
         most = ENOUGH if source.size is None else _SAMPLE
+        src_lang, tgt_lang = source.languages
+        without_blanks = is_written_without_blanks(src_lang), is_written_without_blanks(tgt_lang)
+        is_blankless = is_blankless or any(without_blanks)
         tally, corpus_drops = _Tally(without_blanks, types), Drops()
         for columns in itertools.islice(sound_records(source, corpus_drops), most):
             tally.add(*columns)
@@ -91,7 +91,7 @@ def measured_text(config: DataConfig, split: str = "train") -> TextSize:
         drops.merge(corpus_drops)
     if opened and not pairs:
         raise nothing_left(split, [drops])
-    has_types = not any(without_blanks) and unspaced <= _MUCH_UNSPACED * tokens
+    has_types = not is_blankless and unspaced <= _MUCH_UNSPACED * tokens
     return TextSize(tokens=round(tokens), pairs=round(pairs), types=len(types) if has_types else 0)
 
 

@@ -92,6 +92,10 @@ def test_a_script_is_that_of_the_corpus_s_language(both, tmp_path):
     manifest = read_manifest(tmp_path / "run" / "data")
     counts = {account["key"]: account["kept"] for account in manifest["corpora"]}
     assert counts["data.train.greek"] == 2 and counts["data.train.de_en"] == 24
+    # The store depends on it, and a machine that resumes must know.
+    corrected = replace(filtered, train=(*both.train, replace(train[-1], tgt_lang="ru")))
+    with pytest.raises(PrepareError, match=r"data\.train\.greek\.tgt_lang: 'el' then, 'ru' now"):
+        prepare(corrected, directory=tmp_path / "run")
     unknown = replace(train[-1], tgt_lang="qqq")
     with pytest.raises(PrepareError, match=r"data\.train\.greek\.tgt_lang = 'qqq': its script"):
         prepare(replace(filtered, train=(*both.train, unknown)), directory=tmp_path / "other")
@@ -120,6 +124,16 @@ def test_a_temperature_gives_each_corpus_its_share(config, tmp_path, temperature
     assert any(f"data.train.small: {shares[1]:.1%} of what training draws" in one for one in lines)
     with pytest.raises(PrepareError, match=r"data\.mix_temperature: .* then, 5\.0 now"):
         prepare(replace(mixed, mix_temperature=5.0), directory=tmp_path / "run")
+
+
+def test_a_corpus_of_a_mixture_may_not_be_empty(config, tmp_path):
+    """A language would be missing, and nothing would say so."""
+    write(tmp_path / "text", "long", [(" ".join(["the cat"] * 30), "die Katze")])
+    valid = replace(corpus("", text="valid"), name="")
+    train = (corpus("large"), corpus("gone", text="long"))
+    mixed = replace(config, train=train, valid=valid, mix_temperature=5.0)
+    with pytest.raises(PrepareError, match=r"data\.train\.gone: 1 pairs read, 0 kept.*mixture may"):
+        prepare(mixed, directory=tmp_path / "run")
 
 
 def test_the_vocabulary_s_sample_follows_the_temperature(config, tmp_path, monkeypatch):
