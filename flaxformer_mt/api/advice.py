@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, assert_never
+from typing import Any
 
 from flaxformer_mt.api import config_of, say
 from flaxformer_mt.api.length import choose_length
 from flaxformer_mt.config import ExperimentConfig, ScheduleConfig
 from flaxformer_mt.config.batch_shapes import TrainingWork, repaid_shapes
-from flaxformer_mt.config.kinds import PaperCurve, PeakCurve
+from flaxformer_mt.config.kinds import PaperCurve
 from flaxformer_mt.decoding.length_choice import is_to_be_chosen
 from flaxformer_mt.rundir.cache import INDEX_FILES
 from flaxformer_mt.rundir.checkpoint_choice import (
@@ -130,13 +130,10 @@ def _checkpoint_before(
 
 def _lower_rate(schedule: ScheduleConfig) -> str:
     """The override for half of the schedule's learning rate."""
-    match schedule.curve:
-        case PaperCurve(factor=factor):
-            return f"--config.training.schedule.factor={factor / 2:g}"
-        case PeakCurve(peak=peak):
-            return f"--config.training.schedule.peak={peak / 2:g}"
-        case unknown:
-            assert_never(unknown)
+    curve = schedule.curve
+    if isinstance(curve, PaperCurve):
+        return f"--config.training.schedule.factor={curve.factor / 2:g}"
+    return f"--config.training.schedule.peak={curve.peak / 2:g}"
 
 
 def _kind_and_name(metric: str) -> tuple[str, str]:

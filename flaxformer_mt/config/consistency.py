@@ -5,7 +5,16 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, assert_never, get_args
 
-from flaxformer_mt.config.kinds import GRAMMAR_SPLITS, Bucketed, CorpusSource, Packed, RateCurve
+from flaxformer_mt.config.kinds import (
+    GRAMMAR_SPLITS,
+    Bucketed,
+    CorpusSource,
+    CosineCurve,
+    LinearCurve,
+    Packed,
+    RateCurve,
+    StableCurve,
+)
 from flaxformer_mt.config.languages import contradicted, undecided
 from flaxformer_mt.config.schema import (
     MARKS,
@@ -178,12 +187,29 @@ def _copied_symbols(config: ExperimentConfig) -> Iterator[str]:
 
 def _training(training: TrainingConfig) -> Iterator[str]:
     yield from training.schedule.curve.problems("training.schedule")
+    yield from _curve_within_training(training)
     for tracker in training.trackers:
         if tracker not in TRACKERS:
             yield f"'training.trackers' has '{tracker}'; {nearest(tracker, TRACKERS)}"
     if training.best_metric != "loss" and not training.validate_bleu:
         metric = training.best_metric
         yield f"'training.best_metric' = '{metric}' needs 'training.validate_bleu' = true"
+
+
+def _curve_within_training(training: TrainingConfig) -> Iterator[str]:
+    """A curve that ends has room for its warm-up and its decay."""
+    curve = training.schedule.curve
+    if not isinstance(curve, LinearCurve | CosineCurve | StableCurve):
+        return
+    total = curve.total_steps or training.steps
+    decay = curve.decay_steps if isinstance(curve, StableCurve) else 0
+    if curve.warmup_steps + max(1, decay) > total:
+        ends = "training.schedule.total_steps" if curve.total_steps else "training.steps"
+        with_decay = " and '.decay_steps' together" if decay else ""
+        yield (
+            f"'training.schedule.warmup_steps' = {curve.warmup_steps}{with_decay} must be less "
+            f"than '{ends}' = {total}, where the curve '{curve.kind}' ends"
+        )
 
 
 def _mesh(mesh: MeshConfig) -> Iterator[str]:

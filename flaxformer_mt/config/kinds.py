@@ -283,12 +283,73 @@ class PeakCurve:
     warmup_steps: int
 
     def problems(self, key: str) -> Iterator[str]:
-        if self.peak <= 0:
-            yield f"'{key}.peak' must be set when '{key}.kind' is 'peak'"
+        yield from _without_peak(self, key)
 
 
-RateCurve: TypeAlias = PaperCurve | PeakCurve
-CurveName = Literal["paper", "peak"]
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConstantCurve:
+    kind: ClassVar[str] = "constant"
+    meaning: ClassVar[str] = "peak, from the end of the warm-up on"
+
+    peak: float
+    warmup_steps: int
+
+    def problems(self, key: str) -> Iterator[str]:
+        yield from _without_peak(self, key)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LinearCurve:
+    kind: ClassVar[str] = "linear"
+    meaning: ClassVar[str] = "from peak along a line to final * peak at the last step"
+
+    peak: float
+    warmup_steps: int
+    final: float
+    total_steps: int
+
+    def problems(self, key: str) -> Iterator[str]:
+        yield from _without_peak(self, key)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CosineCurve:
+    kind: ClassVar[str] = "cosine"
+    meaning: ClassVar[str] = "the same along half a cosine"
+
+    peak: float
+    warmup_steps: int
+    final: float
+    total_steps: int
+
+    def problems(self, key: str) -> Iterator[str]:
+        yield from _without_peak(self, key)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StableCurve:
+    kind: ClassVar[str] = "wsd"
+    meaning: ClassVar[str] = "warm-up, stable, decay: peak, and in the last steps along a line"
+
+    peak: float
+    warmup_steps: int
+    final: float
+    total_steps: int
+    decay_steps: int
+
+    def problems(self, key: str) -> Iterator[str]:
+        yield from _without_peak(self, key)
+
+
+def _without_peak(curve: RateCurve, key: str) -> Iterator[str]:
+    if not isinstance(curve, PaperCurve) and curve.peak <= 0:
+        yield f"'{key}.peak' must be set when '{key}.kind' is '{curve.kind}'"
+
+
+RateCurve: TypeAlias = (
+    PaperCurve | PeakCurve | ConstantCurve | LinearCurve | CosineCurve | StableCurve
+)
+CurveName = Literal["paper", "peak", "constant", "linear", "cosine", "wsd"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -513,8 +513,25 @@ class DataConfig:
 class ScheduleConfig:
     kind: kinds.CurveName = setting("paper", kinds.meanings(kinds.RateCurve))
     factor: float = setting(1.0, "paper: multiplies the formula")
-    peak: float = setting(0.0, "peak: the learning rate at the end of the warm-up")
+    peak: float = setting(
+        0.0, "all but paper: the learning rate at the end of the warm-up, the highest"
+    )
     warmup_steps: int = setting(4000, "steps of linear warm-up", minimum=1)
+    final: float = setting(
+        0.0,
+        "linear, cosine, wsd: the learning rate at the end, as a share of peak",
+        minimum=0,
+        maximum=1,
+    )
+    total_steps: int = setting(
+        0,
+        "linear, cosine, wsd: the step at which the curve ends; later steps keep its last rate (0: "
+        "training.steps, and another curve if these change)",
+        minimum=0,
+    )
+    decay_steps: int = setting(
+        0, "wsd: steps of the decay at the end (0: a tenth of all)", minimum=0
+    )
 
     @property
     def curve(self) -> kinds.RateCurve:

@@ -9,7 +9,7 @@ import math
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal, assert_never, get_args
+from typing import Literal, get_args
 
 from flaxformer_mt.config import (
     CorpusConfig,
@@ -19,7 +19,7 @@ from flaxformer_mt.config import (
     read_config,
 )
 from flaxformer_mt.config.batch_shapes import TrainingWork, decided_shapes
-from flaxformer_mt.config.kinds import PaperCurve, PeakCurve
+from flaxformer_mt.config.kinds import PaperCurve
 from flaxformer_mt.config.load import Draft
 from flaxformer_mt.config.presets import TFDS_SETS, TFDS_SPLITS
 from flaxformer_mt.data.corpus.paths import is_remote
@@ -264,14 +264,16 @@ def scaled_schedule(schedule: ScheduleConfig, scale: float, *, fewest: int = 1) 
     """
     warmup = share_of(schedule.warmup_steps, scale)
     warmup = max(warmup, min(fewest, schedule.warmup_steps))
-    match schedule.curve:
-        case PaperCurve(factor=factor):
-            factor *= math.sqrt(warmup / schedule.warmup_steps)
-            return dataclasses.replace(schedule, warmup_steps=warmup, factor=factor)
-        case PeakCurve():
-            return dataclasses.replace(schedule, warmup_steps=warmup)
-        case unknown:
-            assert_never(unknown)
+    shorter = dataclasses.replace(
+        schedule,
+        warmup_steps=warmup,
+        total_steps=schedule.total_steps and share_of(schedule.total_steps, scale),
+        decay_steps=schedule.decay_steps and share_of(schedule.decay_steps, scale),
+    )
+    if not isinstance(schedule.curve, PaperCurve):
+        return shorter
+    factor = schedule.factor * math.sqrt(warmup / schedule.warmup_steps)
+    return dataclasses.replace(shorter, factor=factor)
 
 
 def share_of(count: int, scale: float) -> int:

@@ -70,9 +70,10 @@ class Training:
       3. every `validate_every` steps and after the last: validation, then a checkpoint with its
          scores; every `save_every` steps, and when a stop is requested: only a checkpoint. The
          checkpoint holds the state after step n and the position of batch n + 1, so a restart
-         repeats nothing. When the time limit is reached, the step is validated, and training ends.
-         Regular checkpoints, which are averaged, are those of an interval, and the last one until
-         the run is extended.
+         repeats nothing. A run that begins with another's weights validates them before its first
+         step. When the time limit is reached, the step is validated, and training ends. Regular
+         checkpoints, which are averaged, are those of an interval, and the last one until the run
+         is extended.
     While updates are skipped, 3. waits for one that isn't: parameters that give only non-finite
     gradients are no use in a checkpoint. `max_bad_updates` skipped in a row restore the last
     checkpoint and leave out the batches that made them. Raises DivergenceError after
@@ -223,8 +224,9 @@ class Training:
                 self.state = self.program.init() if state is None else state
         if state is None and self.initial_params is not None:
             self.state = with_params(self.state, self.initial_params())
-            # From here on a restart doesn't need the other run.
-            self.save({}, "start")
+            # From here on a restart doesn't need the other run. And a first validation that is
+            # worse than these weights is not the best.
+            self.validate("start")
 
     def compiling(self, shape: Shape) -> contextlib.AbstractContextManager[None]:
         """Says so, unless the step for this shape of batch (of all processes) is compiled."""
@@ -308,8 +310,8 @@ class Training:
             return most
         return min(most, round(self.limit.seconds_left * pace.steps / pace.seconds))
 
-    def validate(self) -> None:
-        """Scores, the choice of the best, the checkpoint."""
+    def validate(self, kind: Kind | None = None) -> None:
+        """Scores, the choice of the best, the checkpoint, of this kind or of what is due."""
         before = self.clock.seconds["evaluation"]
         self.stop.after = "this validation"
         with self.clock("evaluation"), self.window.paused(), self.telemetry.doing("validating"):
@@ -317,12 +319,13 @@ class Training:
             scores = self.scores_of(params)
             self.progress = progress = self.progress.validated(self.step, scores, self.settings)
             report = {**scores, "training_seconds": progress.seconds}
-            self.telemetry.validation(self.step, report, best=progress.best_step == self.step)
+            is_best = progress.best is not None and progress.best_step == self.step
+            self.telemetry.validation(self.step, report, best=is_best)
             if progress.alike == 2 and (note := progress.without_rank(self.settings)):
                 self.telemetry.message(note)
         self.stop.after = "this step"
         self.validation_seconds = self.clock.seconds["evaluation"] - before
-        self.save(scores, "regular" if self.due.checkpoint else "end")
+        self.save(scores, kind or ("regular" if self.due.checkpoint else "end"))
 
     def scores_of(self, params: Any) -> dict[str, float]:
         """All evaluators' scores, up to one that finds the loss not finite: no search can rank

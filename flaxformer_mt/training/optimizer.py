@@ -10,7 +10,14 @@ import jax.numpy as jnp
 import optax
 
 from flaxformer_mt.config import OptimizerConfig, ScheduleConfig
-from flaxformer_mt.config.kinds import PaperCurve, PeakCurve
+from flaxformer_mt.config.kinds import (
+    ConstantCurve,
+    CosineCurve,
+    LinearCurve,
+    PaperCurve,
+    PeakCurve,
+    StableCurve,
+)
 from flaxformer_mt.errors import UserError
 
 Params = Any
@@ -21,24 +28,59 @@ class FreezeError(UserError):
     """A freeze pattern that no parameter matches, or patterns that leave nothing to train."""
 
 
-def learning_rate(config: ScheduleConfig, d_model: int) -> optax.Schedule:
+def learning_rate(config: ScheduleConfig, d_model: int, steps: int = 0) -> optax.Schedule:
     """lr = factor * d_model^-0.5 * min(step^-0.5, step * warmup^-1.5), with step counted from 1.
 
-    `peak` gives the same curve by its highest value, at step `warmup_steps`. The schedule takes the
-    number of earlier updates and returns a float32 scalar.
+    `peak` gives the same curve by its highest value, at step `warmup_steps`. Other kinds rise to
+    their peak as this one does, and end at `total_steps`, or else after `steps`. The schedule takes
+    the number of earlier updates and returns a float32 scalar.
     """
     warmup = config.warmup_steps
     match config.curve:
         case PaperCurve(factor=factor):
-            scale = factor * d_model**-0.5
+            return _inverse_root(factor * d_model**-0.5, warmup)
         case PeakCurve(peak=peak):
-            scale = peak * warmup**0.5
+            return _inverse_root(peak * warmup**0.5, warmup)
+        case ConstantCurve(peak=peak):
+            return _after_warmup(peak, warmup, optax.constant_schedule(peak))
+        case LinearCurve(peak=peak, final=final, total_steps=total):
+            line = optax.linear_schedule(peak, final * peak, (total or steps) - warmup)
+            return _after_warmup(peak, warmup, line)
+        case CosineCurve(peak=peak, final=final, total_steps=total):
+            wave = optax.cosine_decay_schedule(peak, (total or steps) - warmup, alpha=final)
+            return _after_warmup(peak, warmup, wave)
+        case StableCurve(peak=peak, final=final) as curve:
+            decay = decay_steps(curve, steps)
+            stable = (curve.total_steps or steps) - warmup - decay
+            line = optax.linear_schedule(peak, final * peak, decay)
+            parts = [optax.constant_schedule(peak), line]
+            return _after_warmup(peak, warmup, optax.join_schedules(parts, [stable]))
         case unknown:
             assert_never(unknown)
+
+
+def decay_steps(curve: StableCurve, steps: int) -> int:
+    """The steps of a curve's decay, in a training of `steps`: Hu et al. (2024), section 4.2, find a
+    tenth of all enough."""
+    return curve.decay_steps or max(1, (curve.total_steps or steps) // 10)
+
+
+def _inverse_root(scale: float, warmup: int) -> optax.Schedule:
+    """The paper's curve (section 5.3, equation 3)."""
 
     def schedule(count: jax.typing.ArrayLike) -> jax.Array:
         step = jnp.asarray(count, jnp.float32) + 1
         return scale * jnp.minimum(step**-0.5, step * warmup**-1.5)
+
+    return schedule
+
+
+def _after_warmup(peak: float, warmup: int, after: optax.Schedule) -> optax.Schedule:
+    """A line up to `peak` at step `warmup`, counted from 1, and `after` from there on."""
+    joined = optax.join_schedules([optax.linear_schedule(0.0, peak, warmup), after], [warmup])
+
+    def schedule(count: jax.typing.ArrayLike) -> jax.Array:
+        return jnp.asarray(joined(jnp.asarray(count, jnp.int32) + 1), jnp.float32)
 
     return schedule
 

@@ -129,7 +129,8 @@ def build(
     mesh = mesh_of(config, devices)
     config = _for_device(config, mesh.devices.flat[0])
     model = Transformer(config.model, src_vocab_size, tgt_vocab_size)
-    schedule = learning_rate(config.training.schedule, config.model.d_model)
+    steps = config.training.steps
+    schedule = learning_rate(config.training.schedule, config.model.d_model, steps)
     optimizer = make_optimizer(config.training.optimizer, schedule, config.training.freeze)
 
     @jax.jit  # caches the trace, which is needed for shapes and values

@@ -16,6 +16,7 @@ from flaxformer_mt.api.starting import StartError, check_same_form
 from flaxformer_mt.data.batch import assemble
 from flaxformer_mt.data.pipeline import one_pass
 from flaxformer_mt.data.plan import Shape
+from flaxformer_mt.rundir.checkpoint_choice import select_step
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.layout import Status
 from flaxformer_mt.rundir.metrics_log import read_metrics
@@ -251,12 +252,25 @@ def test_initial_parameters_are_a_checkpoint_and_not_kept(tmp_path):
     assert run.start(initial_params=given).step == 2 and run.steps() == [0, 2]
     start = run.snapshot(0)
     assert start.kind == "start", "which is not averaged"
+    assert start.metrics == validation_loss(program(), VALID, before) | start.metrics
     assert_same(on_host((start.params, start.ema)), (before, before))
     assert all(np.all(np.asarray(leaf) == 0) for leaf in jax.tree.leaves(start.opt_state))
     assert start.position["position"] == {"epoch": 0, "window": 0, "index": 0}
     count = len(references)
     run.start(initial_params=given)
     assert len(references) == count, "the run has a checkpoint of its own"
+
+
+def test_weights_that_training_makes_worse_stay_the_best(tmp_path):
+    """Of another run, after which the first validation isn't the best only because it is the
+    first."""
+    scores = iter((12.0, 11.0, 10.0, 9.0))
+    changes = {"training.steps": 8, "training.validate_every": 1, "training.patience": 3, **BLEU}
+    run = Run(tmp_path, changes, decode=lambda params, step: {"bleu": next(scores)})
+    outcome = run.start(initial_params=lambda: on_host(program().init().params))
+    assert outcome.reason == "no better bleu in 3 validations; the best was 12 at step 0"
+    assert select_step(tmp_path / "checkpoints", "best") == 0
+    assert [line["step"] for line in run.log() if line["kind"] == "valid"] == [0, 1, 2, 3]
 
 
 def test_a_report_counts_tokens_epochs_and_padding(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 
-from flaxformer_mt.config import OptimizerConfig, ScheduleConfig
+from flaxformer_mt.config import ConfigError, OptimizerConfig, ScheduleConfig
 from flaxformer_mt.model.parameters import initial_params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.optimizer import (
@@ -171,6 +171,43 @@ STEPS = np.arange(1, 20_001)
 def rates(d_model: int = 512, **settings: Any) -> np.ndarray:
     """The rates of steps counted from 1; a schedule counts the updates already made."""
     return np.asarray(learning_rate(ScheduleConfig(**settings), d_model)(jnp.asarray(STEPS - 1)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"kind": "constant"}, {50: 0.5, 100: 1, 101: 1, 1000: 1, 2000: 1}),
+        ({"kind": "linear"}, {50: 0.5, 100: 1, 550: 0.5, 1000: 0, 2000: 0}),
+        ({"kind": "linear", "final": 0.1}, {100: 1, 550: 0.55, 1000: 0.1, 1001: 0.1}),
+        ({"kind": "linear", "total_steps": 200}, {100: 1, 150: 0.5, 200: 0}),
+        ({"kind": "cosine"}, {50: 0.5, 100: 1, 325: 0.5 + 2**-1.5, 550: 0.5, 1000: 0}),
+        ({"kind": "cosine", "final": 0.1}, {100: 1, 550: 0.55, 1000: 0.1, 1500: 0.1}),
+        ({"kind": "wsd"}, {50: 0.5, 100: 1, 900: 1, 950: 0.5, 1000: 0, 1001: 0}),
+        ({"kind": "wsd", "decay_steps": 400, "final": 0.2}, {600: 1, 800: 0.6, 1000: 0.2}),
+        ({"kind": "wsd", "total_steps": 500}, {450: 1, 475: 0.5, 500: 0}),
+    ],
+)
+def test_other_curves_rise_to_their_peak_and_end_where_they_should(settings, expected):
+    """Shares of the peak by step, counted from 1, of 1,000."""
+    config = ScheduleConfig(peak=0.002, warmup_steps=100, **settings)
+    curve = learning_rate(config, 512, 1000)
+    for step, share in expected.items():
+        rate_of_step = curve(jnp.asarray(step - 1))
+        assert rate_of_step.dtype == np.float32
+        assert float(rate_of_step) == pytest.approx(0.002 * share, abs=1e-8), step
+
+
+def test_a_curve_has_room_within_the_training():
+    changes = {"training.schedule.kind": "cosine", "training.steps": 100}
+    assert tiny(changes).training.schedule.curve.kind == "cosine"
+    warmup = "training.schedule.warmup_steps"
+    with pytest.raises(ConfigError, match=rf"{warmup}' = 100 must be less than 'training.steps'"):
+        tiny({**changes, warmup: 100})
+    decay = {"training.schedule.kind": "wsd", "training.schedule.decay_steps": 97}
+    with pytest.raises(ConfigError, match=r"= 4 and '.decay_steps' together must be less than"):
+        tiny({**changes, **decay})
+    with pytest.raises(ConfigError, match="peak' must be set when '.*kind' is 'constant'"):
+        tiny({"training.schedule.kind": "constant", "training.schedule.peak": 0.0})
 
 
 def test_equals_the_formula_and_peak_gives_the_same_curve_whatever_d_model():
