@@ -59,7 +59,7 @@ def advice(run: RunDirectory, config: ExperimentConfig) -> Iterator[str]:
     validations = {report["step"]: report for report in reports if report.get("kind") == "valid"}
     diverged_step = diverged_since(reports)
     if without_rank(validations, metric):
-        metric = "loss"  # which then decides about checkpoints, too
+        metric = config.training.loss_score  # which then decides about checkpoints, too
     scores = finite_values(validations, metric)
     if diverged_step is not None:
         yield _divergence(diverged_step, validations, run, config)

@@ -81,16 +81,13 @@ def evaluate(
         own_text = CorpusConfig(src_lang=translator.src_lang, tgt_lang=translator.tgt_lang)
     for name, text in test.items():
         settings = for_corpus(data, corpora.get(name, own_text))
-        languages = (settings.src_lang, settings.tgt_lang) if name in corpora else ("", "")
         how = scoring_of(settings) if scoring is None else scoring
-        sets[name] = SetToScore(*text, scoring=how, languages=languages)
+        sets[name] = set_to_score(text, how, settings, corpora.get(name))
 
     def load() -> Translator:
         from flaxformer_mt.decoding.translator import Translator
 
-        loaded = translator or Translator.load(opened)
-        # The run's own sets have their tags.
-        return loaded.with_tag("") if test.keys() <= corpora.keys() else loaded
+        return translator or Translator.load(opened)
 
     scored = evaluations(sets, load, opened.evaluation, examples=examples)
     return {evaluation.name: evaluation for evaluation in scored}
@@ -163,6 +160,31 @@ class SetToScore:
     references: Sequence[str]
     scoring: Scoring
     languages: tuple[str, str] = ("", "")  # of both sides, as codes; empty: the translator's
+    tag: str | None = None  # before each source; None: the translator's
+
+
+def set_to_score(
+    text: tuple[Sequence[str], Sequence[str]],
+    scoring: Scoring,
+    settings: DataConfig,
+    corpus: CorpusConfig | None,
+) -> SetToScore:
+    """A set of a run, or with no `corpus` text of the user's own, by the settings in its languages.
+
+    A run's text has its tag before each source. It's no part of the text, whose words are counted
+    and which metrics such as COMET read.
+    """
+    if corpus is None:
+        return SetToScore(*text, scoring=scoring)
+    sources, references = text
+    lead = f"{corpus.tag} " if corpus.tag else ""
+    return SetToScore(
+        [source.removeprefix(lead) for source in sources],
+        references,
+        scoring=scoring,
+        languages=(settings.src_lang, settings.tgt_lang),
+        tag=corpus.tag,
+    )
 
 
 def evaluations(
@@ -186,7 +208,8 @@ def evaluations(
     translator = load()
     for name, scored in sets.items():
         start = working_time()
-        of_set = translator.in_languages(*scored.languages)
+        of_set = translator if scored.tag is None else translator.with_tag(scored.tag)
+        of_set = of_set.in_languages(*scored.languages)
         translations = translate_together(of_set, scored.sources, processes or ALONE)
         if processes is None or processes.is_first:
             yield one_set.evaluate(

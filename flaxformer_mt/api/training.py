@@ -69,7 +69,8 @@ def train(
     """Trains the run in `workdir`, new or resumed; returns how it ended.
 
     A run resumes where it stopped, with the settings of `config`, some of which may not change once
-    it has a checkpoint. `init_from` is another run, whose weights a new one begins with.
+    it has a checkpoint. `init_from` is another run, whose weights a new one begins with; a later
+    call that finds no checkpoint yet needn't name it again.
 
     `on_report` is called with each training and validation report, as written to `metrics.jsonl`:
     `{"step": 500, "kind": "train", "loss": 2.1, ...}` (docs/observing.md). An error that it raises
@@ -88,11 +89,10 @@ def train(
     command = sys.argv if command is None else command
     if config.training.deterministic:
         make_deterministic()  # before a device is asked for
-    if init_from is not None:  # before text is counted or read, and anything compiled
-        init_from = os.fspath(init_from)
-        processes.first(lambda: _check_start(run, init_from, config))
+    # Before text is counted or read, and anything compiled.
+    source = processes.first(lambda: _checked_source(run, init_from, config))
 
-    with recorded(run, config, command, processes) as (settings, holding):
+    with recorded(run, config, command, processes, init_from=source) as (settings, holding):
         if settings is None:
             return _last_status(run, config, processes)
         _keep_compiled(run)
@@ -101,7 +101,7 @@ def train(
             config=settings,
             holding=holding,
             processes=processes,
-            init_from=init_from,
+            init_from=source,
             goodput=goodput,
             profile=profile,
             on_report=on_report,
@@ -156,7 +156,12 @@ def _end(
 
 @contextlib.contextmanager
 def recorded(
-    run: RunDirectory, config: ExperimentConfig, command: Sequence[str], processes: Processes
+    run: RunDirectory,
+    config: ExperimentConfig,
+    command: Sequence[str],
+    processes: Processes,
+    *,
+    init_from: str | None = None,
 ) -> Iterator[tuple[ExperimentConfig | None, Holding]]:
     """Creates or continues the run, for all processes: its settings (None: finished), its lock."""
     holding = Holding()
@@ -169,9 +174,9 @@ def recorded(
             # Two processes may race; the lock holder writes the config.
             holding = stack.enter_context(locked(run, "training on it"))
             if layout.has_record(run):
-                return _record_continuing(run, config, command)
+                return _record_continuing(run, config, command, init_from)
             content = _content(created(config))
-            layout.create(run.path, content, command)
+            layout.create(run.path, content, command, init_from=_wherever(init_from))
             return content
 
         content = processes.first(begin)
@@ -179,7 +184,7 @@ def recorded(
 
 
 def _record_continuing(
-    run: RunDirectory, config: ExperimentConfig, command: Sequence[str]
+    run: RunDirectory, config: ExperimentConfig, command: Sequence[str], init_from: str | None
 ) -> dict[str, Any] | None:
     """Records another start of an existing run; its settings as JSON, None if it is finished."""
     settings, changes = continued(run, config)
@@ -194,8 +199,16 @@ def _record_continuing(
         say(f"{run}: finished at step {status.step:,} ({status.reason}); nothing to do")
         return None
     reopen(run, "its settings have changed")
-    layout.record_start(run, content, command)
+    source = None if list_steps(run.checkpoints) else _wherever(init_from)
+    layout.record_start(run, content, command, init_from=source)
     return content
+
+
+def _wherever(place: str | None) -> str | None:
+    """A place that means the same from any folder."""
+    if place is None or is_remote(as_path(place)):
+        return place
+    return os.path.abspath(place)
 
 
 def _content(settings: ExperimentConfig) -> dict[str, Any]:
@@ -203,13 +216,27 @@ def _content(settings: ExperimentConfig) -> dict[str, Any]:
     return to_dict(with_dtype(settings, jax.local_devices()[0]))
 
 
-def _check_start(run: RunDirectory, init_from: str, config: ExperimentConfig) -> None:
-    """Raises StartError for another run that a run without a checkpoint can't begin with."""
-    if layout.has_record(run) and list_steps(run.checkpoints):
-        return
+def _checked_source(
+    run: RunDirectory, given: str | os.PathLike[str] | None, config: ExperimentConfig
+) -> str | None:
+    """The other run that a run without a checkpoint begins with: the one given, or the one that an
+    earlier start was given and never came to. Raises StartError for one that can't be used."""
+    source = None if given is None else os.fspath(given)
+    if layout.has_record(run):
+        if list_steps(run.checkpoints):
+            return source
+        status = read_status(run)
+        is_finished = status is not None and status.state == "finished"
+        if source is None and not is_finished:
+            source = layout.read_record(run).init_from
+    if source is None:
+        return None
+    if given is None:
+        say(f"starting from {source}, as the run's first start was to")
     from flaxformer_mt.api.starting import require_trained
 
-    require_trained(run, init_from, config)
+    require_trained(run, source, config)
+    return source
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

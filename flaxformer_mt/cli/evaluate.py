@@ -13,9 +13,9 @@ import flaxformer_mt as fm
 from flaxformer_mt.api import config_of, say
 from flaxformer_mt.api.runs import (
     VALID,
-    SetToScore,
     evaluations,
     is_validation,
+    set_to_score,
     sets_by_name,
     sets_of_run,
 )
@@ -165,9 +165,7 @@ def evaluate_run(options: Namespace, parser: ArgumentParser, processes: Processe
     for name, text in texts.items():
         settings = for_corpus(config, corpora.get(name, own_text))
         how = scoring(options, parser, scoring_of(settings))
-        sets[name] = SetToScore(
-            *text, scoring=how, languages=(settings.src_lang, settings.tgt_lang)
-        )
+        sets[name] = set_to_score(text, how, settings, corpora.get(name))
     directory = run.evaluation if options.output is None else as_path(options.output)
     # The first process chooses: a run in training may change a moment later.
     chosen = processes.first(lambda: dataclasses.asdict(chosen_weights(run, options.weights)))

@@ -19,7 +19,8 @@ from flaxformer_mt.cli.arguments import (
     make_parser,
     steps,
 )
-from flaxformer_mt.config import ConfigError
+from flaxformer_mt.config import ConfigError, ExperimentConfig
+from flaxformer_mt.config.languages import tag_of_each_pair
 from flaxformer_mt.errors import STOPPED, program
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory, Status
@@ -78,16 +79,14 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             profile=options.profile_steps,
         )
     if status.state != "stopped":
-        for line in _next_commands(run, options.workdir, config.training.keep_for_average):
+        for line in _next_commands(run, options.workdir, config):
             say(line)
     return _exit_status(status)
 
 
-def _next_commands(run: RunDirectory, place: str, to_average: int) -> Iterator[str]:
-    """Advice for a finished run: to average it, if it has enough checkpoints, and to translate.
-
-    `to_average` is how many checkpoints `average` takes if it isn't told.
-    """
+def _next_commands(run: RunDirectory, place: str, config: ExperimentConfig) -> Iterator[str]:
+    """Advice for a finished run: to average it, if it has enough checkpoints, and to translate,
+    with the tag that its model was always given."""
     from flaxformer_mt.rundir.checkpoint_choice import regular_steps
 
     workdir = f"--workdir {shlex.quote(place)}"
@@ -96,9 +95,11 @@ def _next_commands(run: RunDirectory, place: str, to_average: int) -> Iterator[s
         yield "next: translate"
     else:
         yield "next: average the last checkpoints, usually better than the last one, and translate"
-        fewer = f" --last {count}" if count < to_average else ""
+        fewer = f" --last {count}" if count < config.training.keep_for_average else ""
         yield f"  {program()} average {workdir}{fewer}"
-    yield f"  {program()} translate {workdir} < INPUT > OUTPUT"
+    tag = next(iter(tag_of_each_pair(config.data.directions).values()))
+    tagged = f" --tag {shlex.quote(tag)}" if tag else ""
+    yield f"  {program()} translate {workdir}{tagged} < INPUT > OUTPUT"
 
 
 def train_run(

@@ -489,8 +489,9 @@ class DataConfig:
 
     @property
     def tags(self) -> frozenset[str]:
-        """The tags of training text, each by itself."""
-        return frozenset(tag for corpus in self.train for tag in corpus.tags)
+        """The tags of training and validation text, each by itself."""
+        corpora = (*self.train, *self.validation.values())
+        return frozenset(tag for corpus in corpora for tag in corpus.tags)
 
     @property
     def directions(self) -> tuple[Direction, ...]:

@@ -92,12 +92,19 @@ class RunRecord:
     format_version: int
     config: Mapping[str, Any]
     starts: tuple[Start, ...]
+    # Another run, whose weights this one begins with. Only `train` without a checkpoint asks.
+    init_from: str | None = None
 
 
 def create(
-    path: str | os.PathLike[str], config: Mapping[str, Any], command_line: Sequence[str]
+    path: str | os.PathLike[str],
+    config: Mapping[str, Any],
+    command_line: Sequence[str],
+    *,
+    init_from: str | None = None,
 ) -> RunDirectory:
-    """Makes `path` a run directory of the current format, with `config` as plain JSON.
+    """Makes `path` a run directory of the current format, with `config` as plain JSON; it begins
+    with the weights of the run `init_from`.
 
     It may hold other files, but no run or remains of one. Raises RunDirectoryError.
     """
@@ -108,9 +115,12 @@ def create(
     if exists(run.checkpoints):
         raise WorkdirError(f"{run}: has checkpoints but no config.json; restore it from a copy")
     record = RunRecord(
-        format_version=FORMAT_VERSION, config=config, starts=(_this_start(command_line),)
+        format_version=FORMAT_VERSION,
+        config=config,
+        starts=(_this_start(command_line),),
+        init_from=init_from,
     )
-    write_json(run.config_file, dataclasses.asdict(record))
+    _write_record(run, record)
     return run
 
 
@@ -163,15 +173,35 @@ def read_record(run: RunDirectory) -> RunRecord:
             Start(**start | {"command_line": tuple(start["command_line"])})
             for start in content["starts"]
         )
-        return RunRecord(format_version=version, config=dict(content["config"]), starts=starts)
+        return RunRecord(
+            format_version=version,
+            config=dict(content["config"]),
+            starts=starts,
+            init_from=content.get("init_from"),
+        )
 
 
-def record_start(run: RunDirectory, config: Mapping[str, Any], command_line: Sequence[str]) -> None:
-    """Records a later start of a run and its configuration. Raises RunDirectoryError."""
+def record_start(
+    run: RunDirectory,
+    config: Mapping[str, Any],
+    command_line: Sequence[str],
+    *,
+    init_from: str | None = None,
+) -> None:
+    """Records a later start of a run and its configuration, and which other run it begins with, if
+    that has changed. Raises RunDirectoryError."""
     record = read_record(run)
     starts = (*record.starts, _this_start(command_line))
-    record = dataclasses.replace(record, config=config, starts=starts)
-    write_json(run.config_file, dataclasses.asdict(record))
+    source = init_from or record.init_from
+    record = dataclasses.replace(record, config=config, starts=starts, init_from=source)
+    _write_record(run, record)
+
+
+def _write_record(run: RunDirectory, record: RunRecord) -> None:
+    content = dataclasses.asdict(record)
+    if record.init_from is None:
+        del content["init_from"]
+    write_json(run.config_file, content)
 
 
 def _this_start(command_line: Sequence[str]) -> Start:

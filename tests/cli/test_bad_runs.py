@@ -111,8 +111,8 @@ def test_a_finished_run_whose_next_start_is_killed_goes_on_at_the_one_after(prep
 
     record_start = layout.record_start
 
-    def record_and_be_killed(*arguments: Any) -> None:
-        record_start(*arguments)
+    def record_and_be_killed(*arguments: Any, **more: Any) -> None:
+        record_start(*arguments, **more)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):

@@ -119,8 +119,8 @@ def test_sizes_for_text_that_is_not_counted_are_assumed(run, arguments, corpus):
 def test_the_average_that_a_finished_run_offers_can_be_made(tmp_path, steps, average):
     """With fewer checkpoints than `training.keep_for_average`, `average` alone is an error."""
     trained = make_run(tmp_path / "run", dict.fromkeys(steps))
-    to_average = config_of(trained).training.keep_for_average
-    offered = [line for line in _next_commands(trained, "run", to_average) if " average " in line]
+    config = config_of(trained)
+    offered = [line for line in _next_commands(trained, "run", config) if " average " in line]
     commands = [line.partition("--workdir run")[2] for line in offered if "--workdir" in line]
     assert commands == average
 

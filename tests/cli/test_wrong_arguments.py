@@ -231,7 +231,7 @@ def test_a_wrong_call_is_explained_in_a_line(run, tmp_path, monkeypatch, call, m
 def test_one_group_of_settings_is_explained_by_itself(run):
     explained = run("config", "--explain", "training.schedule").output.splitlines()
     assert [line.partition(" ")[0].rpartition(".")[2] for line in explained] == [
-        *("kind", "factor", "peak", "warmup_steps")
+        *("kind", "factor", "peak", "warmup_steps", "final", "total_steps", "decay_steps")
     ]
     assert run("config", "--explain", "model.dropout").output.count("\n") == 1
     assert {*explained} < {*run("config", "--explain").output.splitlines()}

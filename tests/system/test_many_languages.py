@@ -67,11 +67,12 @@ def test_each_set_is_scored_and_one_decides(trained_on_both):
             assert report[score] == pytest.approx(np.mean(of_sets))
     assert "to_en · loss" in done.errors and "bleu/" not in done.errors
     assert "validation text is the training text" not in done.errors  # of another direction
+    assert f"translate --workdir {path} --tag '<2de>' < INPUT" in done.errors
     best = max(reports, key=lambda report: (report["bleu/to_en"], -report["loss"]))
     assert chosen_weights(open_run(path), "best").checkpoint == best["step"]
 
 
-def test_sets_are_evaluated_by_name_in_their_languages(run, trained_on_both):
+def test_sets_are_evaluated_by_name_in_their_languages(run, trained_on_both, corpus_folder):
     path, _ = trained_on_both
     call = ("evaluate", "--workdir", path, "--beam-size", 1, "--no-ter", "--resamples", 0, "--json")
     scores = json.loads(run(*call, "--set", "valid", status=0).output)
@@ -79,6 +80,9 @@ def test_sets_are_evaluated_by_name_in_their_languages(run, trained_on_both):
     assert scores["valid.to_en"]["scoring"]["language"] == "en"
     assert [*json.loads(run(*call, "--set", "valid.to_en", status=0).output)] == ["valid.to_en"]
     assert [*json.loads(run(*call, status=0).output)] == [*SIDES]
+    # The tag is no word of the source.
+    sources = (path / "evaluation" / "to_en.src.txt").read_text()
+    assert sources == (corpus_folder / "valid.de").read_text()
     done = run(*call, "--set", "valid.to_fr")
     assert done.status == 2 and "it has to_de, to_en, valid.to_de, valid.to_en" in done.last
     done = run(*call, "--set", "valid", "--tag", "<2de>")
@@ -154,10 +158,28 @@ def test_a_new_language_gets_a_tag_when_fine_tuning(run, trained_on_both, corpus
     mean = np.broadcast_to(rows.mean(axis=0), (2, rows.shape[1]))
     assert np.allclose(extended[len(rows) :], mean, atol=1e-6)
 
-    frozen = "--config.training.freeze=embedding/*"
-    done = run("train", "--workdir", tmp_path / "a", "--init-from", path, *new, *steps, frozen)
-    assert done.status == 2 and "embeddings in embedding/shared would all stay alike" in done.last
     done = run("train", "--workdir", fine, *new, *steps[1:], "--config.training.steps=2", status=0)
     assert "resuming after step 1" in done.errors
     call = ("translate", "--workdir", fine, "--beam-size", 1, "--tag", "<2nl>")
     assert run(*call, stdin=b"the dog sleeps .\n", status=0).output
+
+
+def test_weights_that_a_start_never_came_to_are_those_of_the_next(
+    run, trained_on_both, corpus_folder, tmp_path
+):
+    path, _ = trained_on_both
+    fine = tmp_path / "fine"
+    new = many(corpus_folder, sides=SIDES | {"to_nl": ("en", "nl")})
+    steps = ("--config.training.steps=1", "--config.training.schedule.peak=1e-7")
+    frozen = "--config.training.freeze=embedding/*"
+    done = run("train", "--workdir", fine, "--init-from", path, *new, *steps, frozen)
+    assert done.status == 2 and "embeddings in embedding/shared would all stay alike" in done.last
+
+    done = run("train", "--workdir", fine, "--config.training.freeze=", status=0)
+    assert f"starting from {path}, as the run's first start was to" in done.errors
+    chosen = chosen_weights(open_run(path), "auto").checkpoint
+    rows, others = (
+        np.asarray(load_params(open_run(folder), which)["embedding"]["shared"])
+        for folder, which in ((path, chosen), (fine, 1))
+    )
+    assert np.allclose(others[: len(rows)], rows, atol=1e-6)

@@ -46,6 +46,7 @@ _OF_HEADERS = frozenset(
 def notes(config: DataConfig) -> Iterator[str]:
     """A sentence for each corpus whose first pair looks like a header line, and for each whose
     sides are in each other's language. Reads a corpus's beginning only. Raises CorpusError."""
+    yield from _untrained_tags(config)
     opened = open_split(config, "train", without_fetched=True)
     if not config.valid_fraction:
         opened += open_split(config, "valid", without_fetched=True)
@@ -65,6 +66,18 @@ def notes(config: DataConfig) -> Iterator[str]:
             yield (
                 f"{key}: the source text looks like {tgt_lang!r} and the target text like "
                 f"{src_lang!r}: the sides seem to be swapped"
+            )
+
+
+def _untrained_tags(config: DataConfig) -> Iterator[str]:
+    """A sentence for each validation corpus whose tag no training corpus has."""
+    known = dict.fromkeys(corpus.tag for corpus in config.train)
+    listed = ", ".join(tag or "none" for tag in known)
+    for key, corpus in config.validation.items():
+        if not config.valid_fraction and corpus.tag not in known:
+            yield (
+                f"{key}.tag = {corpus.tag!r} is not the tag of any training corpus (theirs: "
+                f"{listed}): the model doesn't learn what it asks for"
             )
 
 

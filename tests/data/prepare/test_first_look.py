@@ -49,7 +49,9 @@ def test_unknown_languages_are_not_judged(config, tmp_path, languages):
 def test_a_tagged_corpus_may_be_of_another_direction(config, tmp_path):
     write(tmp_path, "train", SWAPPED)
     (corpus,) = config.train
-    assert list(notes(replace(config, train=(replace(corpus, tag="<2en>"),)))) == []
+    write(tmp_path, "valid", SWAPPED)
+    train, valid = (replace(one, tag="<2en>") for one in (corpus, config.valid))
+    assert list(notes(replace(config, train=(train,), valid=valid))) == []
 
 
 def test_text_that_mixes_its_languages_is_not_swapped(config, tmp_path):
@@ -87,3 +89,16 @@ def test_prepare_says_so(config, tmp_path):
     config = replace(config, vocabulary=VocabularyConfig(size=200))
     prepare(config, directory=tmp_path / "run", say=said.append)
     assert said[0].startswith("prepare: warning: data.train.train: the source text looks like 'de'")
+
+
+def test_a_validation_tag_that_no_training_corpus_has_is_named(config):
+    train = (replace(config.train[0], tag="<2de>"),)
+    tagged = replace(config, train=train, valid=replace(config.valid, tag="<2de>"))
+    assert list(notes(tagged)) == []
+    for tag in ("", "<2fr>"):
+        (note,) = notes(replace(tagged, valid=replace(config.valid, tag=tag)))
+        assert note == (
+            f"data.valid.tag = {tag!r} is not the tag of any training corpus (theirs: <2de>): the "
+            "model doesn't learn what it asks for"
+        )
+    assert list(notes(replace(tagged, valid=CorpusConfig(name="valid"), valid_fraction=0.1))) == []
