@@ -360,6 +360,11 @@ class FilterConfig:
         minimum=0,
         below=1,
     )
+    overlap: bool = setting(
+        False,
+        "drop pairs whose source is a source of validation or test text that can be read now; such "
+        "pairs are counted and named in any case",
+    )
     script: float = setting(
         0.0,
         "drop pairs in which less than this share of either side's letters is in its language's "

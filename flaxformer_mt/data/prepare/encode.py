@@ -23,6 +23,7 @@ from flaxformer_mt.data.corpus import (
 from flaxformer_mt.data.corpus.pairs import HEADER
 from flaxformer_mt.data.corpus.text_files import require_stamp
 from flaxformer_mt.data.prepare import filters
+from flaxformer_mt.data.prepare.evaluation_text import EvaluationText
 from flaxformer_mt.data.vocabulary import BLANK, UNK, Vocabularies, Vocabulary
 
 CHUNK = 4096  # records that are encoded at a time
@@ -82,6 +83,8 @@ class Sifted:
     label: str  # the source's
     mask: Bool[np.ndarray, " records"]
     drops: Drops
+    # Pairs that are kept though evaluation text has their source; the reason names the corpus.
+    overlap: Drops = dataclasses.field(default_factory=Drops)
 
     def kept(self) -> Places:
         return np.flatnonzero(self.mask)
@@ -95,6 +98,25 @@ class Sifted:
             return self
         mask = self.mask.copy()
         mask[places] = False
+        drops = self._with(self.drops, places, reason, detail, file)
+        return dataclasses.replace(self, mask=mask, drops=drops)
+
+    def overlapping(self, places: Places, reason: str, detail: str) -> "Sifted":
+        """Notes kept records of which evaluation text has the source."""
+        if not len(places):
+            return self
+        overlap = self._with(self.overlap, places, reason, detail)
+        return dataclasses.replace(self, overlap=overlap)
+
+    def _with(
+        self,
+        drops: Drops,
+        places: Places,
+        reason: str,
+        detail: str | Callable[[int], str],
+        file: str = "",
+    ) -> Drops:
+        """The counts and examples with those of the records at these places."""
         examples = [
             Defect(
                 file or self.label,
@@ -104,9 +126,8 @@ class Sifted:
             )
             for place in places[:EXAMPLES].tolist()
         ]
-        count = self.drops.counts.get(reason, 0) + len(places)
-        drops = Drops({**self.drops.counts, reason: count}, [*self.drops.examples, *examples])
-        return dataclasses.replace(self, mask=mask, drops=drops)
+        count = drops.counts.get(reason, 0) + len(places)
+        return Drops({**drops.counts, reason: count}, [*drops.examples, *examples])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,6 +176,7 @@ class EncodingSettings:
 
     vocabularies: Vocabularies
     data: DataConfig
+    evaluation: EvaluationText | None = None  # by which training text is searched
 
 
 def encode_part(part: Chunk | Range, settings: EncodingSettings) -> list[Encoded]:
@@ -172,10 +194,10 @@ def encode_part(part: Chunk | Range, settings: EncodingSettings) -> list[Encoded
     return encoded
 
 
-def sift(chunk: Chunk, config: FilterConfig) -> Sifted:
+def sift(chunk: Chunk, config: FilterConfig, evaluation: EvaluationText | None = None) -> Sifted:
     """Checks a chunk's records, and filters training text without the corpus's tag.
 
-    This needs no vocabulary.
+    Training text is searched for sources of `evaluation`. This needs no vocabulary.
     """
     records, source = chunk.records, chunk.source
     mask = np.ones(len(records), bool)
@@ -194,6 +216,22 @@ def sift(chunk: Chunk, config: FilterConfig) -> Sifted:
         sifted = sifted.without(np.array([*details]), reason, details.__getitem__, file)
     if chunk.split == "train":
         sifted = _filter_text(sifted, *sides(chunk, sifted), config, source.languages)
+    if chunk.split == "train" and evaluation is not None:
+        sifted = _search(sifted, sides(chunk, sifted)[0], evaluation, drops=config.overlap)
+    return sifted
+
+
+def _search(
+    sifted: Sifted, sources: Sequence[bytes], evaluation: EvaluationText, *, drops: bool
+) -> Sifted:
+    """Notes or drops the kept records of which evaluation text has the source."""
+    places, owners = sifted.kept(), evaluation.owners_of(sources)
+    for number, key in enumerate(evaluation.keys):
+        found = places[owners == number]
+        if drops:
+            sifted = sifted.without(found, f"in {key}", f"a source of {key}")
+        else:
+            sifted = sifted.overlapping(found, f"in {key}", f"a source of {key}")
     return sifted
 
 
@@ -204,7 +242,7 @@ def encode_chunk(chunk: Chunk, settings: EncodingSettings) -> Encoded:
     or words without a type. The other filters clean training text.
     """
     config, vocabularies = settings.data.filter, settings.vocabularies
-    sifted = sift(chunk, config)
+    sifted = sift(chunk, config, settings.evaluation)
     src, tgt = sides(chunk, sifted)
     if chunk.split == "train":
         hashes = filters.hashes(zip(src, tgt, strict=True) if config.duplicates else ())

@@ -83,6 +83,7 @@ class Account:
     kept: int = 0
     text: int = 0  # pairs of validation text, with those that are too long for the store
     drops: Drops = dataclasses.field(default_factory=Drops)
+    overlap: Drops = dataclasses.field(default_factory=Drops)  # as Sifted has it
     unknown: dict[Side, UnknownTokens] = dataclasses.field(
         default_factory=lambda: {"src": UnknownTokens(), "tgt": UnknownTokens()}
     )
@@ -99,6 +100,7 @@ class Account:
         self.kept += len(tokens.src_lengths)
         self.text += encoded.text[0].count(b"\n")
         self.drops.merge(sifted.drops)
+        self.overlap.merge(sifted.overlap)
         ids_by_side: dict[Side, Any] = {"src": tokens.src, "tgt": tokens.tgt}
         for side, ids in ids_by_side.items():
             examples = [
@@ -110,7 +112,15 @@ class Account:
             self.unknown[side].add(ids, examples)
 
     def warnings(self) -> Iterator[str]:
-        """A line for each side of which more than `MANY_UNKNOWN` of the tokens are unknown."""
+        """A line if evaluation text has some of the sources, and for each side of which more than
+        `MANY_UNKNOWN` of the tokens are unknown."""
+        if self.overlap.total:
+            example = self.overlap.examples[0]
+            yield (
+                f"{self.key}: {self.overlap.total:,} pairs have a source that is in evaluation "
+                f"text, too: {self.overlap.describe()}, first {example.file}:{example.line}; "
+                "data.filter.overlap=true drops such pairs"
+            )
         for side, counts in self.unknown.items():
             if counts.unknown <= MANY_UNKNOWN * counts.tokens:
                 continue
@@ -139,6 +149,8 @@ class Account:
         counts |= {"read": self.read, "kept": self.kept}
         if self.split == "valid":
             counts["text"] = self.text
+        if self.overlap.total:
+            counts["overlap"] = self.overlap.counts
         examples = [example._asdict() for example in self.drops.examples]
         unknown = {side: dataclasses.asdict(tokens) for side, tokens in self.unknown.items()}
         return {**counts, "dropped": self.drops.counts, "examples": examples, "unknown": unknown}

@@ -113,6 +113,12 @@ def hashes(pairs: Iterable[tuple[bytes, bytes]]) -> UInt64[np.ndarray, " pairs"]
     return np.frombuffer(b"".join(digests), "<u8")
 
 
+def line_hashes(lines: Iterable[bytes]) -> UInt64[np.ndarray, " lines"]:
+    """A hash for each line of UTF-8 text, stripped; the same on any machine."""
+    digests = (hashlib.blake2b(line.strip(), digest_size=8).digest() for line in lines)
+    return np.frombuffer(b"".join(digests), "<u8")
+
+
 def band_hashes(
     pairs: Iterable[tuple[bytes, bytes]], threshold: float
 ) -> UInt64[np.ndarray, " pairs bands"]:

@@ -135,22 +135,26 @@ def _to_arrays(chunks: Sequence[Encoded]) -> Arrays:
             arrays[f"{name}{number}"] = array.astype(np.min_scalar_type(array.max(initial=0)))
         source = sifted.read, sifted.size, sifted.first_line, sifted.label
         text = [side.decode() for side in chunk.text]
-        drops = sifted.drops.counts, sifted.drops.examples
-        others.append((*source, text, *drops, chunk.unknowns))
+        drops, overlap = (
+            (noted.counts, noted.examples) for noted in (sifted.drops, sifted.overlap)
+        )
+        others.append((*source, text, drops, overlap, chunk.unknowns))
     return arrays | {"others": np.frombuffer(json.dumps(others).encode(), np.uint8)}
 
 
 def _from_arrays(arrays: Arrays) -> Iterator[Encoded]:
     others = json.loads(arrays["others"].tobytes())
     for number, fields in enumerate(others):
-        read, size, first_line, label, (src, tgt), counts, examples, unknowns = fields
+        read, size, first_line, label, (src, tgt), *noted, unknowns = fields
         mask = arrays[f"mask{number}"].astype(np.bool_)
-        drops = Drops(counts, [Defect(*example) for example in examples])
+        drops, overlap = (
+            Drops(counts, [Defect(*example) for example in examples]) for counts, examples in noted
+        )
         tokens = KeptTokens(
             **{name: arrays[f"{name}{number}"].astype(kind) for name, kind in _TOKEN_KINDS.items()}
         )
         yield Encoded(
-            Sifted(read, size, first_line, label, mask, drops),
+            Sifted(read, size, first_line, label, mask, drops, overlap),
             tokens,
             text=(src.encode(), tgt.encode()),
             unknowns=[UnknownText(*unknown) for unknown in unknowns],

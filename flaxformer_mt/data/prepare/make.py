@@ -22,6 +22,7 @@ from flaxformer_mt.data.given_vocabulary import given_vocabularies
 from flaxformer_mt.data.prepare import first_look, manifest as manifests
 from flaxformer_mt.data.prepare.encode import EncodingSettings
 from flaxformer_mt.data.prepare.encode_corpora import Account, encode_corpora, require_pairs
+from flaxformer_mt.data.prepare.evaluation_text import EvaluationText
 from flaxformer_mt.data.prepare.filters import script_of, share_in_script
 from flaxformer_mt.data.prepare.finished_parts import FinishedParts
 from flaxformer_mt.data.prepare.manifest import (
@@ -187,18 +188,19 @@ class _Preparation:
         for note in first_look.notes(config):
             say(f"prepare: warning: {note}")
         inputs = self._described_inputs()
+        evaluation = EvaluationText.of(config, say)
         self._aside.mkdir(parents=True)
 
-        finished = self._finished(inputs)
+        finished = self._finished(inputs, evaluation)
         was_there = (self._vocabulary_folder / vocabulary.INDEX).exists()
         learned = self._loaded() if was_there else self._given()
         if learned is None:
-            learned = self._learned(inputs, finished)
+            learned = self._learned(inputs, evaluation, finished)
         vocabularies = learned.vocabularies
 
         digest, accounts = encode_corpora(
             self._aside,
-            EncodingSettings(vocabularies, config),
+            EncodingSettings(vocabularies, config, evaluation),
             self.workers,
             records=learned.records,
             spread=self.spread,
@@ -235,12 +237,15 @@ class _Preparation:
             self.say(f"prepare: warning: {note}")
         return inputs
 
-    def _finished(self, inputs: manifests.Files) -> FinishedParts | None:
+    def _finished(
+        self, inputs: manifests.Files, evaluation: EvaluationText
+    ) -> FinishedParts | None:
         """A cluster's finished work, if a folder for it is named."""
         if not self.spread or not self.parts_folder:
             return None
         files = [[file["key"], file["path"], file["sha256"]] for file in inputs]
-        made_from = [manifests.settings_of(self.config, self.seed), files]
+        settings = manifests.settings_of(self.config, self.seed)
+        made_from = [settings, files, evaluation.digest]
         return self.spread.keep(self.parts_folder, made_from)
 
     def _loaded(self) -> _Learned:
@@ -285,7 +290,12 @@ class _Preparation:
         vocabularies.save(self._aside / "vocabulary")
         return _Learned(vocabularies)
 
-    def _learned(self, inputs: manifests.Files, finished: FinishedParts | None) -> _Learned:
+    def _learned(
+        self,
+        inputs: manifests.Files,
+        evaluation: EvaluationText,
+        finished: FinishedParts | None,
+    ) -> _Learned:
         """New vocabularies, which are saved aside."""
 
         def train() -> tuple[Vocabularies, int, list[int]]:
@@ -293,6 +303,7 @@ class _Preparation:
                 self.config,
                 self.seed,
                 self.say,
+                evaluation=evaluation,
                 spread=self.spread,
                 bar=self.bar,
             )

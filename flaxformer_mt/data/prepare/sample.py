@@ -25,6 +25,7 @@ from flaxformer_mt.data.corpus.encodings import likely_encoding
 from flaxformer_mt.data.corpus.pairs import HELD_OUT, INVALID_UTF8, TRAINED_ON
 from flaxformer_mt.data.corpus.text_files import damage, open_text
 from flaxformer_mt.data.prepare.encode import record_bytes
+from flaxformer_mt.data.prepare.evaluation_text import EvaluationText
 from flaxformer_mt.data.prepare.filters import script_of
 from flaxformer_mt.data.prepare.manifest import PrepareError, Say, named_corpora
 from flaxformer_mt.data.prepare.sieve import Kept, Sieve, mix, resized, without_uneven
@@ -76,6 +77,7 @@ def train_vocabulary(
     seed: int,
     say: Say,
     *,
+    evaluation: EvaluationText | None = None,
     spread: Spread | None = None,
     bar: bool = False,
 ) -> tuple[Vocabularies, int, list[int]]:
@@ -101,11 +103,11 @@ def train_vocabulary(
         drawn, counts = _draw(groups, sample_sizes, seed, meter, spread)
 
     # Checked after drawing: checking a large corpus takes minutes.
-    sieve = Sieve(config)
+    sieve = Sieve(config, evaluation)
     pools = [sieve.kept(pool) for pool in drawn]
     left_out = f", leaving out {sieve.drops.describe()}" if sieve.drops.total else ""
     if not any(pools):
-        shares, pools = [1.0], [_sieved_sample(sources, config, seed)]
+        shares, pools = [1.0], [_sieved_sample(sources, Sieve(config, evaluation), config, seed)]
     say(f"prepare: training the vocabulary on {sum(map(len, pools)):,} pairs{left_out}")
     vocabularies, pairs = _train(pools, shares, config, say)
     return vocabularies, pairs, counts
@@ -135,9 +137,10 @@ def _size(source: PairSource, spread: Spread | None, say: Say, *, bar: bool) -> 
     return count
 
 
-def _sieved_sample(sources: Sequence[PairSource], config: DataConfig, seed: int) -> list[Kept]:
+def _sieved_sample(
+    sources: Sequence[PairSource], sieve: Sieve, config: DataConfig, seed: int
+) -> list[Kept]:
     """A sample of all pairs that the filters keep. Raises PrepareError if there are none."""
-    sieve = Sieve(config)
     drawn = sample(sieve.kept_of(sources), config.vocabulary.sample, seed)
     if not drawn:
         raise nothing_left("train", [sieve.drops])

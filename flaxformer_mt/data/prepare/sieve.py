@@ -10,6 +10,7 @@ from flaxformer_mt.config.schema import DataConfig, VocabularyConfig
 from flaxformer_mt.data.corpus import CorpusRecord, Drops, PairSource, checked
 from flaxformer_mt.data.prepare import filters
 from flaxformer_mt.data.prepare.encode import CHUNK, Chunk, Range, sides, sift
+from flaxformer_mt.data.prepare.evaluation_text import EvaluationText
 from flaxformer_mt.data.vocabulary import Vocabularies
 
 Drawn = tuple[PairSource, CorpusRecord]  # from one of the corpora
@@ -24,8 +25,9 @@ class Sieve:
     No text has fewer tokens than words, so pairs with too many words are dropped as too long.
     """
 
-    def __init__(self, config: DataConfig) -> None:
+    def __init__(self, config: DataConfig, evaluation: EvaluationText | None = None) -> None:
         self._filter = config.filter
+        self._evaluation = evaluation
         self._seen = filters.Seen()
         self._seen_near = filters.SeenNear()
         self.drops = Drops()
@@ -54,7 +56,7 @@ class Sieve:
 
     def _mask(self, chunk: Chunk) -> Bool[np.ndarray, " records"]:
         """Which of the chunk's records are left."""
-        sifted = sift(chunk, self._filter)
+        sifted = sift(chunk, self._filter, self._evaluation)
         if self._filter.duplicates:
             new = self._seen.add(filters.hashes(zip(*sides(chunk, sifted), strict=True)))
             detail = "the same pair came before"
