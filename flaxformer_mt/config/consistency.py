@@ -232,7 +232,7 @@ def _mixture(data: DataConfig) -> Iterator[str]:
             "'weight' too: set only one"
         )
     for corpus in data.train:
-        if is_mixture and not corpus.weight:
+        if is_mixture and not corpus.weight and not temperature:
             key = f"data.train.{corpus.name}.weight"
             yield f"'{key}' must be set too, as every corpus's in a mixture"
     if data.epoch_pairs and not (is_mixture or temperature):
@@ -265,7 +265,8 @@ def _held_out_text(data: DataConfig) -> Iterator[str]:
         yield f"{setting} holds out training text, but '{named}' is set too"
     if len(data.train) > 1:
         names = ", ".join(corpus.name for corpus in data.train)
-        yield f"{setting} splits one corpus, but data.train has {names}: set 'data.valid' instead"
+        advice = "" if data.has_validation_text else ": set 'data.valid' instead"
+        yield f"{setting} splits one corpus, but data.train has {names}{advice}"
 
 
 def _batches(config: ExperimentConfig) -> Iterator[str]:

@@ -30,6 +30,12 @@ def with_types_of(vocabularies: Vocabularies, data: DataConfig) -> Vocabularies:
     return Vocabularies(src, with_types(vocabularies.tgt, symbols))
 
 
+def with_tags_of(vocabularies: Vocabularies, data: DataConfig) -> Vocabularies:
+    """The same with the tags of `data` alone: a given model's own symbols are all that it has."""
+    without = dataclasses.replace(data.vocabulary, symbols=())
+    return with_types_of(vocabularies, dataclasses.replace(data, vocabulary=without))
+
+
 def with_types(vocabulary: Vocabulary, texts: Sequence[str]) -> Vocabulary:
     """The vocabulary with a type of its own for each text that it would split, in their order."""
     new = [text for text in dict.fromkeys(texts) if not vocabulary.is_one_type(text)]

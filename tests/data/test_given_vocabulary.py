@@ -211,7 +211,7 @@ def test_what_a_given_or_found_vocabulary_lacks_is_told(corpus, tmp_path):
     said = []
     config = dataclasses.replace(config, train=(tagged,))
     prepare(config, directory=tmp_path / "run", say=said.append)
-    assert any("tag = <2de> is not in that vocabulary; it is split" in line for line in said)
+    assert Vocabularies.load(tmp_path / "run" / "vocabulary").src.is_one_type("<2de>")
 
     shutil.rmtree(tmp_path / "run" / "data")
     symbols = VocabularyConfig(symbols=("<x1/>",))
@@ -221,6 +221,21 @@ def test_what_a_given_or_found_vocabulary_lacks_is_told(corpus, tmp_path):
     with pytest.raises(PrepareError, match="names another model than the vocabulary in"):
         other = data_config(corpus, vocabulary=VocabularyConfig(model="en.model"))
         prepare(other, directory=tmp_path / "run")
+
+
+def test_tags_that_a_model_lacks_are_added_to_it(corpus, tmp_path):
+    train = dataclasses.replace(data_config(corpus).train[0], tag="<2de> <news>")
+    given = VocabularyConfig(model="en.model", symbols=("<x1/>",))
+    config = data_config(corpus, vocabulary=given)
+    said = []
+    prepare(dataclasses.replace(config, train=(train,)), directory=tmp_path / "a", say=said.append)
+    assert "prepare: with tags as types after all others: <2de>, <news>" in said
+    assert any("symbols: <x1/> is not in that vocabulary; it is split" in line for line in said)
+    vocabulary = Vocabularies.load(tmp_path / "a" / "vocabulary").src
+    before = Vocabulary(with_marks_first((corpus / "en.model").read_bytes()))
+    assert vocabulary.pieces() == [*before.pieces(), "<2de>", "<news>"]
+    assert vocabulary.encode(TEXT) == before.encode(TEXT)
+    prepare(dataclasses.replace(config, train=(train,)), directory=tmp_path / "a")  # verifies it
 
 
 def test_each_side_may_have_a_model(corpus, tmp_path):

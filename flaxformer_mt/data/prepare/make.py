@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.corpus.paths import reaching
+from flaxformer_mt.data.extended_vocabulary import new_types, with_tags_of
 from flaxformer_mt.data.given_vocabulary import given_vocabularies
 from flaxformer_mt.data.prepare import first_look, manifest as manifests
 from flaxformer_mt.data.prepare.encode import EncodingSettings
@@ -279,13 +280,16 @@ class _Preparation:
 
     def _given(self) -> _Learned | None:
         """The vocabularies of models that the settings name, if any, saved aside."""
-        vocabularies = given_vocabularies(self.config.vocabulary, self.config.folder)
-        if vocabularies is None:
+        given = given_vocabularies(self.config.vocabulary, self.config.folder)
+        if given is None:
             return None
         self.say(
-            f"prepare: using the SentencePiece models given, {sizes(vocabularies)}; other settings "
-            "of data.vocabulary have no effect, except .sampling and .symbols"
+            f"prepare: using the SentencePiece models given, {sizes(given)}; other settings of "
+            "data.vocabulary have no effect, except .sampling and .symbols"
         )
+        vocabularies = with_tags_of(given, self.config)
+        if added := new_types(given, vocabularies):
+            self.say(f"prepare: with tags as types after all others: {', '.join(added)}")
         self._warn_of_split(vocabularies)
         vocabularies.save(self._aside / "vocabulary")
         return _Learned(vocabularies)

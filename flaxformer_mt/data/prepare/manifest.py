@@ -188,10 +188,11 @@ def require_given(
         return
     if given is None:
         return
-    from flaxformer_mt.data.extended_vocabulary import with_types_of
+    from flaxformer_mt.data.extended_vocabulary import with_tags_of, with_types_of
 
-    # A run that starts from another one may have more types.
-    if vocabularies.digest not in (given.digest, with_types_of(given, config).digest):
+    # A run has its tags too, and one that starts from another one its symbols.
+    extended = with_tags_of(given, config), with_types_of(given, config)
+    if vocabularies.digest not in (given.digest, *(one.digest for one in extended)):
         raise PrepareError(
             f"data.vocabulary names another model than the vocabulary in {directory}: use a new "
             "directory"
