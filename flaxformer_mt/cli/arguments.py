@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 import flaxformer_mt as fm
+from flaxformer_mt.api import say
 from flaxformer_mt.bulk.shards import LARGEST_SHARDS
 from flaxformer_mt.config import ConfigError, DecodingConfig, ExperimentConfig, flatten
 from flaxformer_mt.config.freeze import field_types
@@ -415,6 +416,14 @@ def as_asked(options: Namespace, translator: fm.Translator) -> fm.Translator:
         translator = translator.with_whole_lines()
     dtype = getattr(options, "dtype", None)
     return translator if dtype is None else translator.with_dtype(dtype)
+
+
+def say_if_untagged(translator: fm.Translator) -> None:
+    """That sources need a tag, if the model has seen none without."""
+    tags = [direction.tag for direction in translator.directions]
+    if all(tags) and not translator.tag:
+        listed = ", ".join(dict.fromkeys(tags))
+        say(f"all training text of this model has tags: give --tag ({listed}), or begin lines so")
 
 
 def given_settings(options: Namespace) -> dict[str, Any]:

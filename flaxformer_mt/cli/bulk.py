@@ -14,7 +14,7 @@ import flaxformer_mt as fm
 from flaxformer_mt.api import say
 from flaxformer_mt.bulk.shards import ShareError
 from flaxformer_mt.bulk.stream import WINDOW
-from flaxformer_mt.cli.arguments import Flag, as_asked, positive, shards
+from flaxformer_mt.cli.arguments import Flag, as_asked, positive, say_if_untagged, shards
 from flaxformer_mt.cluster import Local, Ray
 from flaxformer_mt.config import ConfigError
 from flaxformer_mt.errors import STOPPED, Stopped
@@ -144,6 +144,7 @@ def _loaded(options: Namespace) -> fm.Translator:
         shortlist=getattr(options, "shortlist", False),  # `score` has none
     )
     translator = as_asked(options, translator)
+    say_if_untagged(translator)
     beam_size = translator.config.beam_size
     n_best = getattr(options, "n_best", 1)
     if n_best > beam_size:

@@ -35,6 +35,7 @@ from flaxformer_mt.cli.arguments import (
     given_settings,
     make_parser,
     print_json,
+    say_if_untagged,
     utf8_text,
 )
 from flaxformer_mt.cli.scoring import (
@@ -172,7 +173,10 @@ def evaluate_run(options: Namespace, parser: ArgumentParser, processes: Processe
 
     def load() -> fm.Translator:
         translator = fm.Translator.load(run, which=Chosen(**chosen), shortlist=options.shortlist)
-        return as_asked(options, translator)
+        translator = as_asked(options, translator)
+        if not texts.keys() <= corpora.keys():  # text of the user's own
+            say_if_untagged(translator)
+        return translator
 
     from flaxformer_mt.parallel.compile_cache import watch_compilations
 

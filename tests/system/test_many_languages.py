@@ -127,8 +127,11 @@ def test_heads_are_searched_for_with_the_tag(run, trained_on_both, corpus_folder
 def test_a_tag_is_given_once_for_all_lines(run, trained_on_both, corpus_folder):
     path, _ = trained_on_both
     call = ("translate", "--workdir", path, "--beam-size", 1)
-    tagged = run(*call, "--tag", "<2de>", stdin=b"the dog sleeps .\n", status=0).output
-    assert tagged == run(*call, stdin=b"<2de> the dog sleeps .\n", status=0).output
+    done = run(*call, "--tag", "<2de>", stdin=b"the dog sleeps .\n", status=0)
+    without = run(*call, stdin=b"<2de> the dog sleeps .\n", status=0)
+    assert done.output == without.output
+    hint = "all training text of this model has tags: give --tag (<2de>, <2en>), or begin lines so"
+    assert hint in without.errors and hint not in done.errors
     done = run(*call, "--tag", "<2fr>", stdin=b"a\n")
     assert done.status == 2 and "knows no tag '<2fr>'; it knows <2de>, <2en>" in done.last
 
