@@ -17,6 +17,7 @@ from flaxformer_mt.data.corpus.pairs import (
 )
 from flaxformer_mt.data.corpus.source import (
     open_source as open_source,
+    open_sources as open_sources,
     open_split as open_split,
     read_pairs as read_pairs,
 )

@@ -30,12 +30,14 @@ from flaxformer_mt.data.corpus import (
     zip_archives,
 )
 from flaxformer_mt.data.corpus.pairs import NO_PAIR, CorpusError, Drops, Pair, PairSource, checked
+from flaxformer_mt.data.corpus.patterns import expanded
 
 
 def open_split(
     data: DataConfig, split: str, *, without_fetched: bool = False
 ) -> list[tuple[str, CorpusConfig, PairSource]]:
-    """Each corpus of "train" or "valid": its key, its settings and its source. Raises CorpusError.
+    """Each corpus of "train" or "valid": its key, its settings and its source, or one after the
+    other its sources, if a pattern names several files. Raises CorpusError.
 
     `without_fetched` leaves out sets of TFDS and of the hub.
     """
@@ -47,16 +49,29 @@ def open_split(
         if without_fetched and corpus.source.is_fetched:
             continue
         of_corpus = data.of_corpus(corpus)
-        source = dataclasses.replace(
-            open_source(corpus, data.folder, key),
-            languages=(of_corpus.src_lang, of_corpus.tgt_lang),
-            fraction=data.valid_fraction,
-            held_out=split == "valid",
-        )
-        if source.fraction and source.held_out:
+        sources = open_sources(corpus, data.folder, key)
+        if data.valid_fraction and split == "valid":
             key, corpus = "data.valid", dataclasses.replace(corpus, name="valid", weight=0.0)
-        opened.append((key, corpus, source))
+        for source in sources:
+            source = dataclasses.replace(
+                source,
+                languages=(of_corpus.src_lang, of_corpus.tgt_lang),
+                fraction=data.valid_fraction,
+                held_out=split == "valid",
+            )
+            opened.append((key, corpus, source))
     return opened
+
+
+def open_sources(
+    corpus: CorpusConfig, folder: str = "", key: str = "", *, download: bool = True
+) -> list[PairSource]:
+    """One source for each file, or pair of files, that a corpus names: several with a pattern.
+    As `open_source`."""
+    key = key or corpus.name or "corpus"
+    return [
+        open_source(one, folder, key, download=download) for one in expanded(corpus, folder, key)
+    ]
 
 
 def open_source(
@@ -144,7 +159,12 @@ def read_pairs(
     counted in `drops`, or without `drops`, as for test sets, an error. Raises CorpusError.
     """
     key = key or corpus.name or "corpus"
-    source = open_source(corpus, folder, key)
+    for source in open_sources(corpus, folder, key):
+        yield from _pairs_of(source, drops, key)
+
+
+def _pairs_of(source: PairSource, drops: Drops | None, key: str) -> Iterator[Pair]:
+    """As `read_pairs`, of one source."""
     for line, record in enumerate(source.records(), 1):
         defect = source.check(record, line)
         if defect is None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from jaxtyping import Int32
@@ -185,26 +185,49 @@ def encode_corpora(
             processes = EncodingWorkers(functools.partial(encode_chunk, settings=settings), workers)
             encode = stack.enter_context(processes).encode_corpus
 
-        splits = [
-            (split, *opened) for split in ("train", "valid") for opened in open_split(config, split)
-        ]
-        for (split, key, corpus, source), count in itertools.zip_longest(splits, records):
-            writer.begin_corpus(split, corpus.name, corpus.weight)
-            account = Account(key, split)
+        for corpus in _corpora(config, records):
+            writer.begin_corpus(corpus.split, corpus.name, corpus.weight)
+            account = Account(corpus.key, corpus.split)
             accounts.append(account)
-            share = share_of(count or text_bytes(source))
-            with Meter(f"prepare: {key}", say, unit="pairs", share=share, terminal=bar) as meter:
-                for encoded in encode(split, source):
-                    account.add(destination.add(split, encoded))
-                    sifted = encoded.sifted
-                    meter.advance(lines=sifted.read, size=sifted.read if count else sifted.size)
+            for source, count in corpus.sources:
+                share = share_of(count or text_bytes(source))
+                task = f"prepare: {corpus.key}"
+                with Meter(task, say, unit="pairs", share=share, terminal=bar) as meter:
+                    for encoded in encode(corpus.split, source):
+                        account.add(destination.add(corpus.split, encoded))
+                        sifted = encoded.sifted
+                        meter.advance(lines=sifted.read, size=sifted.read if count else sifted.size)
 
             say(f"prepare: {account}")
-            require_decodable(key, source, account.read, account.drops)
+            sources = [source for source, _ in corpus.sources]
+            require_decodable(corpus.key, sources, account.read, account.drops)
             for warning in account.warnings():
                 say(f"prepare: warning: {warning}")
         _weigh(writer, [one for one in accounts if one.split == "train"], config, say)
         return writer.finish(), accounts
+
+
+class _Corpus(NamedTuple):
+    """A corpus to encode: its sources, one after the other, and how many records each has, if that
+    is known."""
+
+    split: str
+    key: str
+    name: str
+    weight: float
+    sources: Sequence[tuple[PairSource, int | None]]
+
+
+def _corpora(config: DataConfig, records: Sequence[int]) -> Iterator[_Corpus]:
+    """The corpora in the order of the store; `records` are of training sources."""
+    both = ("train", "valid")
+    splits = ((split, *opened) for split in both for opened in open_split(config, split))
+    counted = itertools.zip_longest(splits, records)
+    for (split, key), of_corpus in itertools.groupby(counted, key=lambda entry: entry[0][:2]):
+        entries = [*of_corpus]
+        (_, _, corpus, _), _ = entries[0]
+        sources = [(source, count) for (*_, source), count in entries]
+        yield _Corpus(split, key, corpus.name, corpus.weight, sources)
 
 
 def _weigh(writer: StoreWriter, accounts: Sequence[Account], config: DataConfig, say: Say) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Int64, UInt64
 
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig
-from flaxformer_mt.data.corpus import CorpusError, checked, open_source
+from flaxformer_mt.data.corpus import CorpusError, checked, open_sources
 from flaxformer_mt.data.prepare import filters
 from flaxformer_mt.data.prepare.manifest import Say
 
@@ -73,8 +73,8 @@ def _corpora(config: DataConfig) -> Iterator[tuple[str, CorpusConfig]]:
 
 
 def _sources(corpus: CorpusConfig, folder: str, key: str) -> Iterator[bytes]:
-    source = open_source(corpus, folder, key, download=False)
-    for record in source.records():
-        if source.check(record) is None:
-            src, _ = checked(record)
-            yield src
+    for source in open_sources(corpus, folder, key, download=False):
+        for record in source.records():
+            if source.check(record) is None:
+                src, _ = checked(record)
+                yield src

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from flaxformer_mt.config.digest_keys import first_default
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig
-from flaxformer_mt.data.corpus import CorpusError, open_source, paths
+from flaxformer_mt.data.corpus import CorpusError, open_sources, paths
 from flaxformer_mt.data.given_vocabulary import given_vocabularies
 from flaxformer_mt.data.store import INDEX, Store
 from flaxformer_mt.data.vocabulary import Vocabularies
@@ -93,12 +93,14 @@ def describe_inputs(
     digests = {(file["path"], file["size"], file["mtime_ns"]): file["sha256"] for file in known}
     described = []
     for _, key, corpus in named:
-        source = open_source(corpus, folder, key, download=download)
-        for setting, path in source.files.items():
-            size, mtime_ns = paths.stamp(path)
-            sha256 = digests.get((str(path), size, mtime_ns)) or sha256_of(path)
-            file = {"key": f"{key}.{setting}", "path": str(path), "size": size}
-            described.append(file | {"mtime_ns": mtime_ns, "sha256": sha256})
+        sources = open_sources(corpus, folder, key, download=download)
+        for number, source in enumerate(sources):
+            which = f"[{number}]" if len(sources) > 1 else ""
+            for setting, path in source.files.items():
+                size, mtime_ns = paths.stamp(path)
+                sha256 = digests.get((str(path), size, mtime_ns)) or sha256_of(path)
+                file = {"key": f"{key}.{setting}{which}", "path": str(path), "size": size}
+                described.append(file | {"mtime_ns": mtime_ns, "sha256": sha256})
     return described
 
 

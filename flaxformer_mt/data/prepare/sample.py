@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from flaxformer_mt.config.schema import DataConfig
+from flaxformer_mt.config.schema import CorpusConfig, DataConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.corpus import (
     CorpusError,
@@ -65,7 +65,7 @@ def _check(split: str, config: DataConfig, most: int | None) -> None:
             continue
         corpus_drops = Drops()
         number = sum(1 for _ in itertools.islice(sound_records(source, corpus_drops), most))
-        require_decodable(key, source, number + corpus_drops.total, corpus_drops)
+        require_decodable(key, [source], number + corpus_drops.total, corpus_drops)
         pairs += number
         drops.merge(corpus_drops)
     if opened and not pairs:
@@ -87,14 +87,14 @@ def train_vocabulary(
     """
     opened = open_split(config, "train")
     sources = [source for _, _, source in opened]
-    weights = [corpus.weight for _, corpus, _ in opened]
+    by_corpus = _by_corpus(opened)
+    weights = [corpus.weight for corpus in config.train]
     if config.mix_temperature:
-        counted = [_size(source, spread, say, bar=bar) for source in sources]
+        counted = [_size(of_corpus, spread, say, bar=bar) for of_corpus in by_corpus]
         weights = mixing_weights(counted, config)
     shares, groups = [1.0], [sources]
     if all(weights):
-        shares = [weight / sum(weights) for weight in weights]
-        groups = [[source] for source in sources]
+        shares, groups = [weight / sum(weights) for weight in weights], by_corpus
 
     task = "prepare: reading text for the vocabulary"
     share_read = share_of(text_bytes(*sources))
@@ -119,8 +119,21 @@ def mixing_weights(pairs: Sequence[int], config: DataConfig) -> list[float]:
     return [max(1, number) ** (1 / config.mix_temperature) for number in pairs]
 
 
-def _size(source: PairSource, spread: Spread | None, say: Say, *, bar: bool) -> int:
-    """How many records a corpus has, for which it may have to be read. Raises CorpusError."""
+def _by_corpus(opened: Sequence[tuple[str, CorpusConfig, PairSource]]) -> list[list[PairSource]]:
+    """The sources of each corpus."""
+    by_corpus: dict[str, list[PairSource]] = {}
+    for key, _, source in opened:
+        by_corpus.setdefault(key, []).append(source)
+    return [*by_corpus.values()]
+
+
+def _size(sources: Sequence[PairSource], spread: Spread | None, say: Say, *, bar: bool) -> int:
+    """How many records the sources of a corpus have, for which they may have to be read. Raises
+    CorpusError."""
+    return sum(_size_of(source, spread, say, bar=bar) for source in sources)
+
+
+def _size_of(source: PairSource, spread: Spread | None, say: Say, *, bar: bool) -> int:
     size = spread.size(source) if spread else None
     if size is None:
         size = source.size
@@ -233,7 +246,7 @@ def nothing_left(split: str, drops: Sequence[Drops]) -> PrepareError:
     )
 
 
-def require_decodable(key: str, source: PairSource, read: int, drops: Drops) -> None:
+def require_decodable(key: str, sources: Sequence[PairSource], read: int, drops: Drops) -> None:
     """Raises PrepareError if more than a fifth of a corpus's lines isn't UTF-8 text.
 
     Such text has another encoding, and its other lines are those without accents.
@@ -242,6 +255,9 @@ def require_decodable(key: str, source: PairSource, read: int, drops: Drops) -> 
     if number <= MOST_UNDECODABLE * read:
         return
     first = next(example for example in drops.examples if example.reason == INVALID_UTF8)
+    source = next(
+        one for one in sources if first.file in (one.label, *map(str, one.files.values()))
+    )
     src_lang, tgt_lang = source.languages
     language = src_lang if first.file == source.file_of("src") else tgt_lang
     encoding = likely_encoding(_undecodable(source), script_of(language) or "")

@@ -82,7 +82,7 @@ def measured_text(config: DataConfig, split: str = "train") -> TextSize:
             tally.add(*columns)
         if source.size is None:
             read = tally.pairs + corpus_drops.total
-            require_decodable(key, source, read, corpus_drops)
+            require_decodable(key, [source], read, corpus_drops)
 
         times = _times_read(source, tally, corpus_drops.total, is_whole=tally.pairs < most)
         pairs += times * tally.pairs

@@ -1,0 +1,94 @@
+"""Corpora of several files that a pattern names: read one after the other, lines by their file."""
+
+import gzip
+import json
+from dataclasses import replace
+
+import pytest
+
+from flaxformer_mt.config.schema import CorpusConfig
+from flaxformer_mt.data.corpus import CorpusError, open_sources, read_pairs
+from flaxformer_mt.data.prepare.make import valid_text
+from flaxformer_mt.data.prepare.manifest import PrepareError, read_manifest
+from tests.data.pairs import listed
+from tests.data.prepare.corpora import GOOD, contents, data_config, prepare, write
+
+
+def pairs_of(corpus, folder):
+    return [(src, tgt) for _, src, tgt in read_pairs(corpus, str(folder))]
+
+
+def test_two_sides_go_together_by_what_the_wildcards_stand_for(tmp_path):
+    for number, pairs in enumerate((GOOD[:2], GOOD[2:5], GOOD[5:6])):
+        write(tmp_path, f"part-{number}", pairs)
+    corpus = CorpusConfig(name="a", src="part-*.en", tgt="part-*.de")
+    assert pairs_of(corpus, tmp_path) == GOOD[:6]
+    assert pairs_of(replace(corpus, src="part-[!0].en", tgt="part-[!0].de"), tmp_path) == GOOD[2:6]
+
+
+def test_tables_and_json_too(tmp_path):
+    for number in range(2):
+        pairs = GOOD[2 * number : 2 * number + 2]
+        with gzip.open(tmp_path / f"{number}.tsv.gz", "wt") as file:
+            file.write("".join(f"{src}\t{tgt}\n" for src, tgt in pairs))
+        lines = [json.dumps({"en": src, "de": tgt}) for src, tgt in pairs]
+        (tmp_path / f"{number}.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    for corpus in (
+        CorpusConfig(name="a", kind="tsv", path="*.tsv.gz"),
+        CorpusConfig(name="a", kind="jsonl", path="?.jsonl", src="en", tgt="de"),
+    ):
+        assert pairs_of(corpus, tmp_path) == GOOD[:4]
+
+
+def test_a_name_with_brackets_is_a_name(tmp_path):
+    write(tmp_path, "text[1]", GOOD[:2])
+    write(tmp_path, "text1", GOOD[2:3])
+    corpus = CorpusConfig(name="a", src="text[1].en", tgt="text[1].de")
+    assert pairs_of(corpus, tmp_path) == GOOD[:2]
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "message"),
+    [
+        ("part-*.en", "part-1.de", r"a\.src = 'part-\*\.en' names several files, but a\.tgt = "),
+        ("part-*.en", "part-[1].de", r"part-2\.en: has no counterpart among the files of a\.tgt"),
+        ("part-*.en", "other-*.de", r"a\.tgt: no file matches .*other-\*\.de"),
+    ],
+)
+def test_sides_that_do_not_go_together_are_named(tmp_path, src, tgt, message):
+    for number in (1, 2):
+        write(tmp_path, f"part-{number}", GOOD[:2])
+    with pytest.raises(CorpusError, match=message):
+        open_sources(CorpusConfig(name="a", src=src, tgt=tgt), str(tmp_path))
+
+
+def test_they_are_one_corpus_whose_lines_are_in_their_files(tmp_path):
+    text = tmp_path / "text"
+    write(text, "valid", GOOD[:3])
+    write(text, "part-1", [*GOOD[:12], ("", "x")])
+    write(text, "part-2", [*GOOD[12:], ("y", "")])
+    corpus = CorpusConfig(name="parts", src="part-*.en", tgt="part-*.de", weight=1.0)
+    other = CorpusConfig(name="other", src="valid.en", tgt="valid.de", weight=3.0)
+    config = data_config(text, train=())
+    config = replace(config, train=(corpus, other))
+    store = prepare(config, directory=tmp_path / "run")
+    sizes = [(one.name, one.size, one.weight) for one in store.train.corpora]
+    assert sizes == [("parts", 24, 1.0), ("other", 3, 3.0)]
+    assert (
+        len(listed(store.train, "src")) == 27 and len(valid_text(tmp_path / "run" / "data")[0]) == 3
+    )
+    manifest = read_manifest(tmp_path / "run" / "data")
+    account = manifest["corpora"][0]
+    assert (account["key"], account["read"], account["kept"]) == ("data.train.parts", 26, 24)
+    examples = account["examples"]
+    places = [(one["file"].rpartition("/")[2], one["line"]) for one in examples]
+    assert sorted(places) == [("part-1.en", 13), ("part-2.de", 13)]
+    keys = [file["key"] for file in manifest["inputs"]]
+    assert keys[:4] == [f"data.train.parts.{side}[{n}]" for n in (0, 1) for side in ("src", "tgt")]
+
+    prepare(config, directory=tmp_path / "run")  # verifies it
+    before = contents(tmp_path / "run")
+    write(text, "part-3", GOOD[:1])
+    with pytest.raises(PrepareError, match=r"parts\.src\[2\]: the contents of .*part-3\.en have"):
+        prepare(config, directory=tmp_path / "run")
+    assert contents(tmp_path / "run") == before
