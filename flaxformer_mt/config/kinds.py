@@ -53,6 +53,7 @@ class CorpusKind(abc.ABC):
     kind: ClassVar[str]
     meaning: ClassVar[str]
     endings: ClassVar[tuple[str, ...]] = ()  # of the names of its files, if they show the kind
+    is_by_file: ClassVar[bool] = True  # read file by file; others find theirs, or have none
 
     def contents(self) -> tuple[str, ...]:
         """The settings that decide the text themselves."""
@@ -177,6 +178,7 @@ class TranslationMemory(_SidesMayBeNamed):
 class TfdsSet(CorpusKind):
     kind = "tfds"
     meaning = "a TensorFlow Datasets translation set"
+    is_by_file = False
 
     path: str = a_content()
     split: str = a_content()
@@ -202,6 +204,7 @@ class TfdsSet(CorpusKind):
 class ArrayRecords(_TwoKeys):
     kind = "array_record"
     meaning = "ArrayRecord shards of JSON objects"
+    is_by_file = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -209,6 +212,7 @@ class ParquetFiles(_TwoKeys):
     kind = "hf"
     meaning = "parquet files, yours or from the Hugging Face hub"
     endings = ("parquet",)
+    is_by_file = False
 
     @property
     def is_fetched(self) -> bool:
@@ -219,6 +223,7 @@ class ParquetFiles(_TwoKeys):
 class GrammarText(CorpusKind):
     kind = "synthetic"
     meaning = "the built-in grammar"
+    is_by_file = False
 
     split: str = a_content()
     size: int = a_content()

@@ -10,20 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.config import CorpusConfig
-from flaxformer_mt.config.kinds import ArrayRecords, GrammarText, ParquetFiles, TfdsSet
 from flaxformer_mt.data.corpus import paths
 from flaxformer_mt.data.corpus.pairs import CorpusError
 from flaxformer_mt.files.reading import AnyPath
 
-# What readers of their own find by patterns, or what has no files.
-_OTHERS = (ArrayRecords, ParquetFiles, TfdsSet, GrammarText)
 _WILD = re.compile(r"\*|\?|\[[^]]+\]")
 
 
 def expanded(corpus: CorpusConfig, folder: str, key: str) -> Iterator[CorpusConfig]:
     """The corpus once for each file, or pair of files, that its patterns match, by name; itself if
     it has none. Raises CorpusError for sides that don't go together."""
-    if isinstance(corpus.source, _OTHERS):
+    if not corpus.source.is_by_file:
         yield corpus
         return
     patterns: dict[str, str] = {
