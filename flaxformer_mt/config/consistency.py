@@ -9,8 +9,7 @@ from flaxformer_mt.config.kinds import (
     GRAMMAR_SPLITS,
     Bucketed,
     CorpusSource,
-    CosineCurve,
-    LinearCurve,
+    EndingCurve,
     Packed,
     RateCurve,
     StableCurve,
@@ -199,17 +198,20 @@ def _training(training: TrainingConfig) -> Iterator[str]:
 def _curve_within_training(training: TrainingConfig) -> Iterator[str]:
     """A curve that ends has room for its warm-up and its decay."""
     curve = training.schedule.curve
-    if not isinstance(curve, LinearCurve | CosineCurve | StableCurve):
+    if not isinstance(curve, EndingCurve):
         return
-    total = curve.total_steps or training.steps
-    decay = curve.decay_steps if isinstance(curve, StableCurve) else 0
-    if curve.warmup_steps + max(1, decay) > total:
-        ends = "training.schedule.total_steps" if curve.total_steps else "training.steps"
-        with_decay = " and '.decay_steps' together" if decay else ""
-        yield (
-            f"'training.schedule.warmup_steps' = {curve.warmup_steps}{with_decay} must be less "
-            f"than '{ends}' = {total}, where the curve '{curve.kind}' ends"
-        )
+
+    last = curve.last_step(training.steps)
+    warmup = f"'training.schedule.warmup_steps' = {curve.warmup_steps}"
+    ends = "training.schedule.total_steps" if curve.total_steps else "training.steps"
+    end = f"'{ends}' = {last}, where the curve '{curve.kind}' ends"
+    if curve.warmup_steps >= last:
+        yield f"{warmup} must be less than {end}"
+    elif isinstance(curve, StableCurve) and curve.warmup_steps + curve.decay(training.steps) > last:
+        decay = f"the decay's {curve.decay(training.steps)} steps"
+        if curve.decay_steps:
+            decay = f"'training.schedule.decay_steps' = {curve.decay_steps}"
+        yield f"{warmup} and {decay} together must be at most {end}"
 
 
 def _mesh(mesh: MeshConfig) -> Iterator[str]:

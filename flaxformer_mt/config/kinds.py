@@ -280,75 +280,66 @@ class PaperCurve:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PeakCurve:
+class _CurveToPeak:
+    """A curve that is set by its highest value."""
+
+    kind: ClassVar[str]
+    meaning: ClassVar[str]
+
+    peak: float
+    warmup_steps: int
+
+    def problems(self, key: str) -> Iterator[str]:
+        if self.peak <= 0:
+            yield f"'{key}.peak' must be set when '{key}.kind' is '{self.kind}'"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EndingCurve(_CurveToPeak):
+    """A curve that falls to `final * peak` at a last step."""
+
+    final: float
+    total_steps: int
+
+    def last_step(self, steps: int) -> int:
+        """Where it ends in a training of `steps`."""
+        return self.total_steps or steps
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PeakCurve(_CurveToPeak):
     kind: ClassVar[str] = "peak"
     meaning: ClassVar[str] = "the same curve, set by its highest value"
 
-    peak: float
-    warmup_steps: int
-
-    def problems(self, key: str) -> Iterator[str]:
-        yield from _without_peak(self, key)
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ConstantCurve:
+class ConstantCurve(_CurveToPeak):
     kind: ClassVar[str] = "constant"
     meaning: ClassVar[str] = "peak, from the end of the warm-up on"
 
-    peak: float
-    warmup_steps: int
-
-    def problems(self, key: str) -> Iterator[str]:
-        yield from _without_peak(self, key)
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LinearCurve:
+class LinearCurve(EndingCurve):
     kind: ClassVar[str] = "linear"
     meaning: ClassVar[str] = "from peak along a line to final * peak at the last step"
 
-    peak: float
-    warmup_steps: int
-    final: float
-    total_steps: int
-
-    def problems(self, key: str) -> Iterator[str]:
-        yield from _without_peak(self, key)
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CosineCurve:
+class CosineCurve(EndingCurve):
     kind: ClassVar[str] = "cosine"
     meaning: ClassVar[str] = "the same along half a cosine"
 
-    peak: float
-    warmup_steps: int
-    final: float
-    total_steps: int
-
-    def problems(self, key: str) -> Iterator[str]:
-        yield from _without_peak(self, key)
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class StableCurve:
+class StableCurve(EndingCurve):
     kind: ClassVar[str] = "wsd"
     meaning: ClassVar[str] = "warm-up, stable, decay: peak, and in the last steps along a line"
 
-    peak: float
-    warmup_steps: int
-    final: float
-    total_steps: int
     decay_steps: int
 
-    def problems(self, key: str) -> Iterator[str]:
-        yield from _without_peak(self, key)
-
-
-def _without_peak(curve: RateCurve, key: str) -> Iterator[str]:
-    if not isinstance(curve, PaperCurve) and curve.peak <= 0:
-        yield f"'{key}.peak' must be set when '{key}.kind' is '{curve.kind}'"
+    def decay(self, steps: int) -> int:
+        """The steps of its decay in a training of `steps`: unless set, a tenth of all."""
+        return self.decay_steps or max(1, self.last_step(steps) // 10)
 
 
 RateCurve: TypeAlias = (

@@ -28,12 +28,12 @@ class FreezeError(UserError):
     """A freeze pattern that no parameter matches, or patterns that leave nothing to train."""
 
 
-def learning_rate(config: ScheduleConfig, d_model: int, steps: int = 0) -> optax.Schedule:
+def learning_rate(config: ScheduleConfig, d_model: int, steps: int | None = None) -> optax.Schedule:
     """lr = factor * d_model^-0.5 * min(step^-0.5, step * warmup^-1.5), with step counted from 1.
 
     `peak` gives the same curve by its highest value, at step `warmup_steps`. Other kinds rise to
-    their peak as this one does, and end at `total_steps`, or else after `steps`. The schedule takes
-    the number of earlier updates and returns a float32 scalar.
+    their peak as this one does, and may end at `total_steps`, or else at the training's `steps`,
+    which they need. The schedule takes the number of earlier updates and returns a float32 scalar.
     """
     warmup = config.warmup_steps
     match config.curve:
@@ -43,26 +43,29 @@ def learning_rate(config: ScheduleConfig, d_model: int, steps: int = 0) -> optax
             return _inverse_root(peak * warmup**0.5, warmup)
         case ConstantCurve(peak=peak):
             return _after_warmup(peak, warmup, optax.constant_schedule(peak))
-        case LinearCurve(peak=peak, final=final, total_steps=total):
-            line = optax.linear_schedule(peak, final * peak, (total or steps) - warmup)
-            return _after_warmup(peak, warmup, line)
-        case CosineCurve(peak=peak, final=final, total_steps=total):
-            wave = optax.cosine_decay_schedule(peak, (total or steps) - warmup, alpha=final)
-            return _after_warmup(peak, warmup, wave)
-        case StableCurve(peak=peak, final=final) as curve:
-            decay = decay_steps(curve, steps)
-            stable = (curve.total_steps or steps) - warmup - decay
-            line = optax.linear_schedule(peak, final * peak, decay)
-            parts = [optax.constant_schedule(peak), line]
-            return _after_warmup(peak, warmup, optax.join_schedules(parts, [stable]))
+        case LinearCurve() | CosineCurve() | StableCurve() as curve:
+            if steps is None:
+                raise TypeError(f"the curve '{curve.kind}' needs the training's steps")
+            return _after_warmup(curve.peak, warmup, _falling(curve, steps))
         case unknown:
             assert_never(unknown)
 
 
-def decay_steps(curve: StableCurve, steps: int) -> int:
-    """The steps of a curve's decay, in a training of `steps`: Hu et al. (2024), section 4.2, find a
-    tenth of all enough."""
-    return curve.decay_steps or max(1, (curve.total_steps or steps) // 10)
+def _falling(curve: LinearCurve | CosineCurve | StableCurve, steps: int) -> optax.Schedule:
+    """From `peak` to `final * peak`, in the steps that the warm-up leaves."""
+    peak, lowest = curve.peak, curve.final * curve.peak
+    left = curve.last_step(steps) - curve.warmup_steps
+    match curve:
+        case LinearCurve():
+            return optax.linear_schedule(peak, lowest, left)
+        case CosineCurve():
+            return optax.cosine_decay_schedule(peak, left, alpha=curve.final)
+        case StableCurve():
+            decay = curve.decay(steps)
+            line = optax.linear_schedule(peak, lowest, decay)
+            return optax.join_schedules([optax.constant_schedule(peak), line], [left - decay])
+        case unknown:
+            assert_never(unknown)
 
 
 def _inverse_root(scale: float, warmup: int) -> optax.Schedule:

@@ -203,9 +203,19 @@ def test_a_curve_has_room_within_the_training():
     warmup = "training.schedule.warmup_steps"
     with pytest.raises(ConfigError, match=rf"{warmup}' = 100 must be less than 'training.steps'"):
         tiny({**changes, warmup: 100})
-    decay = {"training.schedule.kind": "wsd", "training.schedule.decay_steps": 97}
-    with pytest.raises(ConfigError, match=r"= 4 and '.decay_steps' together must be less than"):
-        tiny({**changes, **decay})
+    stable = {**changes, "training.schedule.kind": "wsd"}
+    for settings, decay in (
+        ({"training.schedule.decay_steps": 97}, r"4 and 'training.schedule.decay_steps' = 97"),
+        ({warmup: 91}, "91 and the decay's 10 steps"),
+    ):
+        with pytest.raises(
+            ConfigError, match=rf"{decay} together must be at most 'training.steps'"
+        ):
+            tiny({**stable, **settings})
+    tiny({**stable, "training.schedule.decay_steps": 96})
+    tiny({**stable, warmup: 90})
+    with pytest.raises(TypeError, match="'wsd' needs the training's steps"):
+        learning_rate(tiny(stable).training.schedule, 512)
     with pytest.raises(ConfigError, match="peak' must be set when '.*kind' is 'constant'"):
         tiny({"training.schedule.kind": "constant", "training.schedule.peak": 0.0})
 
