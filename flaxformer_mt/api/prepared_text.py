@@ -44,8 +44,8 @@ def prepared(
     """The store; a run in a bucket has it and the vocabulary when this ends without an error.
 
     Takes the vocabulary of `source`, another run, with types for new tags and symbols; a `cluster`
-    does the work. Raises as
-    `data.prepare`, and RunDirectoryError for a trained run without its vocabulary.
+    does the work. Raises as `data.prepare`, and RunDirectoryError for a trained run without its
+    vocabulary.
     """
     if list_steps(run.checkpoints) and not exists(run.vocabulary / INDEX_FILES["vocabulary"]):
         # A newly trained one's ids would mean nothing to the model.

@@ -54,10 +54,9 @@ def evaluate(
 
     `test` is one of the run's `data.test`, "valid", or "valid.NAME" of several validation sets;
     text of your own, `{"name": (sources, references)}`; or None for all of `data.test`.
-    `translator` replaces `Translator.load(run)`:
-    with other weights or settings, or several runs. `folder` has the run's test files, if they
-    aren't in its `data.folder` any more. By default `scoring` is BLEU, chrF, TER and, if
-    it has rules for the language, the paper's BLEU.
+    `translator` replaces `Translator.load(run)`: with other weights or settings, or several runs.
+    `folder` has the run's test files, if they aren't in its `data.folder` any more. By default
+    `scoring` is BLEU, chrF, TER and, if it has rules for the language, the paper's BLEU.
 
     Scores and translations are saved in the run's evaluation folder, where `compare` finds them,
     with a page of `examples` of the worst and best. Raises ScoringError, CorpusError,

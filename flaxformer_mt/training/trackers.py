@@ -355,8 +355,8 @@ class Mlflow:
 
 
 def _mlflow_name(tag: str) -> str:
-    """A tag such as `valid/bleu/SET` as `valid/bleu.SET`: a store of files keeps each metric in a
-    file of its name, which can't also be a folder of others."""
+    """A tag such as `valid/bleu/SET` as `valid/bleu.SET`: an older MLflow's store of files keeps
+    each metric in a file of its name, which can't also be a folder of others."""
     kind, slash, name = tag.partition("/")
     return kind + slash + name.replace("/", ".")
 

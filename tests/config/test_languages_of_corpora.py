@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from flaxformer_mt.config import ConfigError, CorpusConfig, default_config, freeze, read_config
+from flaxformer_mt.config.consistency import unused_settings
 from flaxformer_mt.config.digest_keys import check_resume, trains
 from flaxformer_mt.config.freeze import thaw
 from flaxformer_mt.config.languages import languages_of_tag, tag_of_each_pair
@@ -130,17 +131,8 @@ def test_a_run_records_the_tokenisation_of_each_validation_set():
 )
 def test_contradictions_are_named(changes, message):
     with pytest.raises(ConfigError, match=message):
-        tree = made(**changes)
-        freeze(tree, "a test")
-        read_config_of(tree)
-
-
-def read_config_of(tree):
-    """With the checks of settings that nothing reads."""
-    from flaxformer_mt.config.consistency import unused_settings
-
-    for problem in unused_settings(freeze(tree, "a test")):
-        raise ConfigError(problem)
+        for unused in unused_settings(freeze(made(**changes), "a test")):
+            raise ConfigError(unused)
 
 
 @pytest.mark.parametrize(

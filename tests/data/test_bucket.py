@@ -9,8 +9,11 @@ from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.bucket import plan_buckets, plan_pass, shapes_for
+from flaxformer_mt.data.order import StoredCorpus
 from flaxformer_mt.data.pack import packed_shape, plan_packed
 from flaxformer_mt.data.plan import Plan, PlanError, Shape, plan_bits
+from flaxformer_mt.data.planner import planned_pass
+from tests.data.pairs import of_lengths
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), min_size=1, max_size=300)
 BATCH = st.builds(
@@ -233,3 +236,16 @@ def test_pairs_that_do_not_go_together_take_more_rows_and_are_planned_at_once():
     assert time.process_time() - begin < 30
     # And no pairs take none.
     assert len(plan_packed(src[:0], tgt[:0], Shape(8, 9, 9), plan_bits(0, 0, 0))) == 0
+
+
+@pytest.mark.parametrize(
+    ("sets", "setting"),
+    [
+        ((), "data.valid"),
+        ((StoredCorpus("fr", 0, 1), StoredCorpus("de", 1, 1)), "data.valid_sets"),
+    ],
+)
+def test_validation_that_fits_no_batch_names_its_setting(sets, setting):
+    pairs = of_lengths([5, 70], [5, 70], *sets)
+    with pytest.raises(PlanError, match=f"^{setting}: 8 rows of "):
+        planned_pass(pairs, BatchConfig(tokens=64, multiple=8))

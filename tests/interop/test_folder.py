@@ -47,6 +47,12 @@ def test_a_folder_appears_when_it_is_complete_and_on_the_disk(tmp_path, monkeypa
     assert place.stat().st_mode == (tmp_path / "usual").stat().st_mode
 
 
+def translator_that(**settings):
+    """A small translator with other settings."""
+    small = translator()
+    return Translator(small.params, small.model, small.vocabularies, small.config, **settings)
+
+
 @pytest.mark.parametrize(
     ("together", "said"),
     [
@@ -56,15 +62,7 @@ def test_a_folder_appears_when_it_is_complete_and_on_the_disk(tmp_path, monkeypa
     ],
 )
 def test_a_readme_says_what_becomes_of_a_line_of_several_sentences(tmp_path, together, said):
-    original = translator()
-    read = Translator(
-        original.params,
-        original.model,
-        original.vocabularies,
-        original.config,
-        src_lang="fr",
-        training_text=TrainingText(together, 1.0),
-    )
+    read = translator_that(src_lang="fr", training_text=TrainingText(together, 1.0))
     write_readme(tmp_path, read, title="A model", install="x", use="y\n", notes="Notes.\n")
     text = (tmp_path / "README.md").read_text()
     assert said in text
@@ -76,13 +74,8 @@ def test_a_readme_says_what_becomes_of_a_line_of_several_sentences(tmp_path, tog
 
 
 def test_a_readme_lists_the_tags_of_a_model_of_several_languages(tmp_path):
-    original = translator()
-    several = Translator(
-        original.params,
-        original.model,
-        original.vocabularies,
-        original.config,
-        directions=[Direction("en", "de", "<2de>"), Direction("fr", "en", "")],
+    several = translator_that(
+        directions=[Direction("en", "de", "<2de>"), Direction("fr", "en", "")]
     )
     write_readme(tmp_path, several, title="A model", install="x", use="y\n", notes="Notes.\n")
     text = (tmp_path / "README.md").read_text()

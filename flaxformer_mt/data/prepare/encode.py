@@ -102,7 +102,7 @@ class Sifted:
         return dataclasses.replace(self, mask=mask, drops=drops)
 
     def overlapping(self, places: Places, reason: str, detail: str) -> "Sifted":
-        """Notes kept records of which evaluation text has the source."""
+        """Counts records that stay although a set to evaluate on has their source."""
         if not len(places):
             return self
         overlap = self._with(self.overlap, places, reason, detail)
@@ -224,7 +224,7 @@ def sift(chunk: Chunk, config: FilterConfig, evaluation: EvaluationText | None =
 def _search(
     sifted: Sifted, sources: Sequence[bytes], evaluation: EvaluationText, *, drops: bool
 ) -> Sifted:
-    """Notes or drops the kept records of which evaluation text has the source."""
+    """Drops, or only counts, kept records whose source a set to evaluate on has."""
     places, owners = sifted.kept(), evaluation.owners_of(sources)
     for number, key in enumerate(evaluation.keys):
         found = places[owners == number]

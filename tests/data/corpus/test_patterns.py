@@ -62,33 +62,41 @@ def test_sides_that_do_not_go_together_are_named(tmp_path, src, tgt, message):
         open_sources(CorpusConfig(name="a", src=src, tgt=tgt), str(tmp_path))
 
 
-def test_they_are_one_corpus_whose_lines_are_in_their_files(tmp_path):
-    text = tmp_path / "text"
+def of_two_files(text):
+    """A corpus of two files, one pair of each with an empty side, and one of one file."""
     write(text, "valid", GOOD[:3])
     write(text, "part-1", [*GOOD[:12], ("", "x")])
     write(text, "part-2", [*GOOD[12:], ("y", "")])
-    corpus = CorpusConfig(name="parts", src="part-*.en", tgt="part-*.de", weight=1.0)
+    parts = CorpusConfig(name="parts", src="part-*.en", tgt="part-*.de", weight=1.0)
     other = CorpusConfig(name="other", src="valid.en", tgt="valid.de", weight=3.0)
-    config = data_config(text, train=())
-    config = replace(config, train=(corpus, other))
-    store = prepare(config, directory=tmp_path / "run")
-    sizes = [(one.name, one.size, one.weight) for one in store.train.corpora]
+    return replace(data_config(text, train=()), train=(parts, other))
+
+
+def test_they_are_one_corpus_whose_lines_are_in_their_files(tmp_path):
+    store = prepare(of_two_files(tmp_path / "text"), directory=tmp_path / "run")
+    sizes = [(corpus.name, corpus.size, corpus.weight) for corpus in store.train.corpora]
     assert sizes == [("parts", 24, 1.0), ("other", 3, 3.0)]
-    assert (
-        len(listed(store.train, "src")) == 27 and len(valid_text(tmp_path / "run" / "data")[0]) == 3
-    )
-    manifest = read_manifest(tmp_path / "run" / "data")
-    account = manifest["corpora"][0]
+    assert len(listed(store.train, "src")) == 27
+    assert len(valid_text(tmp_path / "run" / "data")[0]) == 3
+
+    account = read_manifest(tmp_path / "run" / "data")["corpora"][0]
     assert (account["key"], account["read"], account["kept"]) == ("data.train.parts", 26, 24)
-    examples = account["examples"]
-    places = [(one["file"].rpartition("/")[2], one["line"]) for one in examples]
+    places = [
+        (example["file"].rpartition("/")[2], example["line"]) for example in account["examples"]
+    ]
     assert sorted(places) == [("part-1.en", 13), ("part-2.de", 13)]
-    keys = [file["key"] for file in manifest["inputs"]]
-    assert keys[:4] == [f"data.train.parts.{side}[{n}]" for n in (0, 1) for side in ("src", "tgt")]
+
+
+def test_a_file_that_comes_later_is_told(tmp_path):
+    config = of_two_files(tmp_path / "text")
+    prepare(config, directory=tmp_path / "run")
+    inputs = read_manifest(tmp_path / "run" / "data")["inputs"]
+    keys = [f"data.train.parts.{side}[{number}]" for number in (0, 1) for side in ("src", "tgt")]
+    assert [file["key"] for file in inputs][:4] == keys
 
     prepare(config, directory=tmp_path / "run")  # verifies it
     before = contents(tmp_path / "run")
-    write(text, "part-3", GOOD[:1])
+    write(tmp_path / "text", "part-3", GOOD[:1])
     with pytest.raises(PrepareError, match=r"parts\.src\[2\]: the contents of .*part-3\.en have"):
         prepare(config, directory=tmp_path / "run")
     assert contents(tmp_path / "run") == before
