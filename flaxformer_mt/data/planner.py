@@ -160,8 +160,9 @@ def planned_pass(pairs: TokenPairs, batch: BatchConfig, corpus: StoredCorpus | N
     try:
         shapes = shapes_for(*pairs.lengths, few)
     except PlanError as error:
-        setting = "data.valid_sets" if len(pairs.corpora) > 1 else "data.valid"
-        raise PlanError(f"{setting}: {error}") from None
+        if len(pairs.corpora) > 1:
+            raise PlanError(f"data.valid_sets: {error}") from None
+        raise PlanError(f"data.valid: {error}") from None
     if corpus is None:
         return plan_pass(*pairs.lengths, shapes)
     src, tgt = (side[corpus.first : corpus.first + corpus.size] for side in pairs.lengths)

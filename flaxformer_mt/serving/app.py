@@ -164,8 +164,9 @@ class App:
         most = self.service.settings.connections
         try:
             if self._connections() > most and scope["path"] not in _ALWAYS:
-                message = f"more than {most} connections are open"
-                raise unavailable(message, retry_after=1, reason="connections")
+                raise unavailable(
+                    f"more than {most} connections are open", retry_after=1, reason="connections"
+                )
             self._origins.check(scope)
         except Refusal as refusal:
             # Frees the connection, and whatever wasn't read.
