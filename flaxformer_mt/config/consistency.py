@@ -13,6 +13,7 @@ from flaxformer_mt.config.kinds import (
     Packed,
     RateCurve,
     StableCurve,
+    UpdateRule,
 )
 from flaxformer_mt.config.languages import contradicted, undecided
 from flaxformer_mt.config.schema import (
@@ -23,6 +24,7 @@ from flaxformer_mt.config.schema import (
     ExperimentConfig,
     MeshConfig,
     ModelConfig,
+    OptimizerConfig,
     ScheduleConfig,
     TrainingConfig,
     VocabularyConfig,
@@ -187,6 +189,7 @@ def _copied_symbols(config: ExperimentConfig) -> Iterator[str]:
 def _training(training: TrainingConfig) -> Iterator[str]:
     yield from training.schedule.curve.problems("training.schedule")
     yield from _curve_within_training(training)
+    yield from training.optimizer.rule.problems("training.optimizer")
     for tracker in training.trackers:
         if tracker not in TRACKERS:
             yield f"'training.trackers' has '{tracker}'; {nearest(tracker, TRACKERS)}"
@@ -302,7 +305,11 @@ def _corpus(key: str, corpus: CorpusConfig) -> Iterator[str]:
 def unused_settings(config: ExperimentConfig, overrides: Iterable[str] = ()) -> Iterator[str]:
     """Settings that nothing reads, except those of a `kind` that `overrides` change."""
     overridden = {override.partition("=")[0] for override in overrides}
-    for unused in (*_of_other_schedule(config.training.schedule), *_of_other_corpora(config.data)):
+    for unused in (
+        *_of_other_kind("training.schedule", RateCurve, config.training.schedule),
+        *_of_other_kind("training.optimizer", UpdateRule, config.training.optimizer),
+        *_of_other_corpora(config.data),
+    ):
         kind_key = f"{unused.key.rpartition('.')[0]}.kind"
         if kind_key not in overridden or unused.key in overridden:
             yield unused.sentence
@@ -339,15 +346,16 @@ class _Unused(NamedTuple):
     sentence: str
 
 
-def _of_other_schedule(schedule: ScheduleConfig) -> Iterator[_Unused]:
-    for name in _read_by_others(RateCurve, schedule.kind):
-        number = getattr(schedule, name)
-        if number != getattr(ScheduleConfig, name):
-            key = f"training.schedule.{name}"
+def _of_other_kind(
+    key: str, union: Any, group: ScheduleConfig | OptimizerConfig
+) -> Iterator[_Unused]:
+    for name in _read_by_others(union, group.kind):
+        value = getattr(group, name)
+        if value != getattr(type(group), name):
             yield _Unused(
-                key,
-                f"'{key}' = {number} has no effect with "
-                f"'training.schedule.kind' = '{schedule.kind}': set one of them",
+                f"{key}.{name}",
+                f"'{key}.{name}' = {value} has no effect with '{key}.kind' = '{group.kind}': set "
+                "one of them",
             )
 
 

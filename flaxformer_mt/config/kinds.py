@@ -1,9 +1,9 @@
-"""Closed unions: the kinds of corpora, of learning-rate schedules and of batches.
+"""Closed unions: the kinds of corpora, of learning-rate schedules, of optimizers and of batches.
 
 A user writes, and a run records, one flat group with the settings of all kinds (`schema.py`). Each
 class here is one kind: its fields are the settings of that group which the kind reads. The unions
-are `CorpusSource`, `RateCurve` and `BatchLayout`; mypy names a `match` that lacks a case for one of
-their members.
+are `CorpusSource`, `RateCurve`, `UpdateRule` and `BatchLayout`; mypy names a `match` that lacks a
+case for one of their members.
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
 if TYPE_CHECKING:
-    from flaxformer_mt.config.schema import BatchConfig, CorpusConfig, ScheduleConfig
+    from flaxformer_mt.config.schema import (
+        BatchConfig,
+        CorpusConfig,
+        OptimizerConfig,
+        ScheduleConfig,
+    )
 
 HUB = "hf://datasets/"
 GRAMMAR_SPLITS = ("train", "valid", "test")
@@ -349,6 +354,76 @@ CurveName = Literal["paper", "peak", "constant", "linear", "cosine", "wsd"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class _Rule:
+    """How an optimizer turns gradients into updates, before they meet the learning rate."""
+
+    kind: ClassVar[str]
+    meaning: ClassVar[str]
+
+    weight_decay: float
+
+    def problems(self, key: str) -> Iterator[str]:
+        """What is wrong with the settings under a dotted key, beyond their types and bounds."""
+        yield from ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _TwoMoments(_Rule):
+    beta1: float
+    beta2: float
+    epsilon: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Adam(_TwoMoments):
+    kind = "adam"
+    meaning = "the paper's; weight_decay shrinks all parameters"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AdamW(_TwoMoments):
+    kind = "adamw"
+    meaning = "the same; weight_decay shrinks matrices only (Loshchilov and Hutter, 2019)"
+
+    def problems(self, key: str) -> Iterator[str]:
+        if not self.weight_decay:
+            yield f"'{key}.weight_decay' must be set when '{key}.kind' is 'adamw'"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Adafactor(_Rule):
+    kind = "adafactor"
+    meaning = "second moments by rows and columns, little memory (Shazeer and Stern, 2018)"
+
+    decay_exponent: float
+    parameter_scale: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lion(_Rule):
+    kind = "lion"
+    meaning = "the sign of one moment; needs a third to a tenth of Adam's rate (Chen et al., 2023)"
+
+    beta1: float
+    beta2: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Muon(_TwoMoments):
+    kind = "muon"
+    meaning = (
+        "orthogonal updates of the layers' matrices, as large as Adam's (Jordan, 2024; Liu et al., "
+        "2025); Adam for embeddings and vectors"
+    )
+
+    momentum: float
+
+
+UpdateRule: TypeAlias = Adam | AdamW | Adafactor | Lion | Muon
+RuleName = Literal["adam", "adamw", "adafactor", "lion", "muon"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Bucketed:
     kind: ClassVar[str] = "bucket"
     meaning: ClassVar[str] = "one pair per row, rows of similar length (paper)"
@@ -381,7 +456,9 @@ def meanings(union: Any) -> str:
     return "; ".join(f"{member.kind}: {member.meaning}" for member in get_args(union))
 
 
-def typed(union: Any, kind: str, group: CorpusConfig | ScheduleConfig | BatchConfig) -> Any:
+def typed(
+    union: Any, kind: str, group: CorpusConfig | ScheduleConfig | OptimizerConfig | BatchConfig
+) -> Any:
     """The member of a union for this kind, with its settings in a flat group."""
     (member,) = (member for member in get_args(union) if member.kind == kind)
     settings = {field.name: getattr(group, field.name) for field in dataclasses.fields(member)}

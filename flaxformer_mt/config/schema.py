@@ -548,9 +548,21 @@ class ScheduleConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
-    beta1: float = setting(0.9, "Adam's first decay", minimum=0, below=1)
-    beta2: float = setting(0.98, "Adam's second decay (paper: .98)", minimum=0, below=1)
-    epsilon: float = setting(1e-9, "Adam's epsilon (paper: 1e-9)", above=0)
+    kind: kinds.RuleName = setting("adam", kinds.meanings(kinds.UpdateRule))
+    beta1: float = setting(0.9, "all but adafactor: the first decay", minimum=0, below=1)
+    beta2: float = setting(
+        0.98, "all but adafactor: the second decay (paper: .98)", minimum=0, below=1
+    )
+    epsilon: float = setting(1e-9, "adam, adamw, muon: Adam's epsilon (paper: 1e-9)", above=0)
+    momentum: float = setting(0.95, "muon: decay of the matrices' momentum", minimum=0, below=1)
+    decay_exponent: float = setting(
+        0.8, "adafactor: at step t the second moments decay by 1 - t^-decay_exponent", above=0
+    )
+    parameter_scale: bool = setting(
+        True,
+        "adafactor: the rate is a share of each parameter's root mean square, and so about ten "
+        "times Adam's (false: a rate as of Adam)",
+    )
     weight_decay: float = setting(0.0, "decoupled weight decay (paper: none)", minimum=0)
     clip_norm: float = setting(
         0.0, "scale gradients above this global norm (0: off, paper)", minimum=0
@@ -559,6 +571,12 @@ class OptimizerConfig:
     ema_decay: float = setting(
         0.0, "keep an exponential moving average of the parameters (0: off)", minimum=0, below=1
     )
+
+    @property
+    def rule(self) -> kinds.UpdateRule:
+        """The settings that its kind reads."""
+        rule: kinds.UpdateRule = kinds.typed(kinds.UpdateRule, self.kind, self)
+        return rule
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

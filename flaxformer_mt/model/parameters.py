@@ -56,6 +56,17 @@ def initial_params(model: Transformer, key: Array) -> dict[str, Any]:
     return unstack_layers(params)
 
 
+def is_kernel(path: tuple[Any, ...]) -> bool:
+    """Whether the parameter at a path of the tree is a layer's matrix, not a vector or table."""
+    return path[-1].key in KERNELS
+
+
+def is_stacked(path: tuple[Any, ...]) -> bool:
+    """Whether the parameter at a path of the tree is all layers' (`model.scan_layers`): its first
+    axis counts them."""
+    return jax.tree_util.DictKey("layers") in path
+
+
 def variables_for_steps(params: Params, config: ModelConfig) -> dict[str, Any]:
     """Variables for many calls of `Transformer.decode_step`: kernels are rounded to `config.dtype`
     once, as products would round them in every call: XLA's GPU compiler doesn't move that out of a

@@ -1,24 +1,33 @@
-"""Adam and the learning rate of the paper's section 5.3, with options off by default."""
+"""Adam and the learning rate of the paper's section 5.3; other optimizers and rates."""
 
 import fnmatch
 import functools
+import math
 from typing import Any, assert_never
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
+from optax.contrib import MuonDimensionNumbers, scale_by_muon
 
 from flaxformer_mt.config import OptimizerConfig, ScheduleConfig
 from flaxformer_mt.config.kinds import (
+    Adafactor,
+    Adam,
+    AdamW,
     ConstantCurve,
     CosineCurve,
     LinearCurve,
+    Lion,
+    Muon,
     PaperCurve,
     PeakCurve,
     StableCurve,
+    UpdateRule,
 )
 from flaxformer_mt.errors import UserError
+from flaxformer_mt.model.parameters import is_kernel, is_stacked
 
 Params = Any
 path_name = functools.partial(jax.tree_util.keystr, simple=True, separator="/")
@@ -126,13 +135,20 @@ def without_frozen_gradients(params: Params, freeze: tuple[str, ...]) -> Params:
 def make_optimizer(
     config: OptimizerConfig, schedule: optax.Schedule, freeze: tuple[str, ...] = ()
 ) -> optax.GradientTransformation:
-    """Adam (.9, .98, 1e-9) under `schedule`, clipping and decay; none for frozen parameters."""
+    """Adam (.9, .98, 1e-9) or another rule, under `schedule`; clipping before it, decoupled weight
+    decay after it. Frozen parameters have no part in it.
+
+    The state of `init` has the logical axis names of the parameters that it is given, where it has
+    their shape.
+    """
+    rule = config.rule
     steps: list[optax.GradientTransformation] = []
     if config.clip_norm:
         steps.append(optax.clip_by_global_norm(config.clip_norm))
-    steps.append(optax.scale_by_adam(b1=config.beta1, b2=config.beta2, eps=config.epsilon))
-    if config.weight_decay:
-        steps.append(optax.add_decayed_weights(config.weight_decay))
+    steps.append(_direction(rule))
+    if rule.weight_decay:
+        decayed = None if isinstance(rule, Adam) else _matrices
+        steps.append(optax.add_decayed_weights(rule.weight_decay, decayed))
     steps.append(optax.scale_by_learning_rate(schedule))
     train = optax.chain(*steps)
     if not freeze:
@@ -140,6 +156,107 @@ def make_optimizer(
     return optax.partition(
         {"train": train, "frozen": optax.set_to_zero()}, lambda params: trainable(params, freeze)
     )
+
+
+def _direction(rule: UpdateRule) -> optax.GradientTransformation:
+    """The update for a learning rate of -1."""
+    match rule:
+        case Adam() | AdamW():
+            return optax.scale_by_adam(b1=rule.beta1, b2=rule.beta2, eps=rule.epsilon)
+        case Adafactor():
+            return _adafactor(rule)
+        case Lion():
+            return optax.scale_by_lion(b1=rule.beta1, b2=rule.beta2)
+        case Muon():
+            return _muon(rule)
+        case unknown:
+            assert_never(unknown)
+
+
+# A head's projection has d_k columns: at Optax's 128, no attention would be factored.
+_LEAST_FACTORED = 32
+
+
+def _adafactor(rule: Adafactor) -> optax.GradientTransformation:
+    """Algorithms 4 and 6 of Shazeer and Stern (arXiv 1804.04235), without momentum.
+
+    Stacked layers (`model.scan_layers`) count as one parameter where a root mean square is taken.
+    """
+    factored = optax.scale_by_factored_rms(
+        decay_rate=rule.decay_exponent, min_dim_size_to_factor=_LEAST_FACTORED
+    )
+
+    def init(params: Params) -> optax.OptState:
+        # Means over an axis don't have the parameter's axes, and are small: whole on each device.
+        return factored.init(jax.tree.map(_without_box, params, is_leaf=_is_box))
+
+    steps = [
+        optax.GradientTransformation(init, factored.update),
+        optax.clip_by_block_rms(1.0),  # their d (section 6)
+    ]
+    if rule.parameter_scale:
+        steps.append(optax.scale_by_param_block_rms())
+    return optax.chain(*steps)
+
+
+def _muon(rule: Muon) -> optax.GradientTransformation:
+    """Muon for the matrices of layers, Adam for the other parameters."""
+    matrices = optax.chain(
+        scale_by_muon(beta=rule.momentum, weight_dimension_numbers=_matrix_axes),
+        optax.stateless(_as_large_as_adam),
+    )
+    others = optax.scale_by_adam(b1=rule.beta1, b2=rule.beta2, eps=rule.epsilon)
+
+    def labels(params: Params) -> Params:
+        return jax.tree.map_with_path(
+            lambda path, _: "matrices" if is_kernel(path) else "others", params, is_leaf=_is_box
+        )
+
+    return optax.partition({"matrices": matrices, "others": others}, labels)
+
+
+def _as_large_as_adam(updates: Params, _: Params | None) -> Params:
+    """Orthogonal updates with a root mean square of 0.2, about Adam's (arXiv 2502.16982, 2.2)."""
+
+    def scaled(axes: MuonDimensionNumbers, update: jax.Array) -> jax.Array:
+        sides = axes.reduction_axis, axes.output_axis
+        longest = max(math.prod(update.shape[axis] for axis in side) for side in sides)
+        return 0.2 * math.sqrt(longest) * update
+
+    return jax.tree.map(scaled, _matrix_axes(updates), updates, is_leaf=_is_axes)
+
+
+def _matrix_axes(params: Params) -> Params:
+    """For each layer's matrix, the axes over which it sums its input, and those that it makes.
+
+    Heads are part of the matrix, stacked layers (`model.scan_layers`) are not.
+    """
+
+    def axes(path: tuple[Any, ...], leaf: Any) -> MuonDimensionNumbers:
+        of_matrix = range(is_stacked(path), leaf.ndim)
+        # Attention's output projection sums over heads and their width; all others over one axis.
+        summed = 2 if len(of_matrix) == 3 and path[-1].key == "out" else 1
+        return MuonDimensionNumbers(of_matrix[:summed], of_matrix[summed:])
+
+    return jax.tree.map_with_path(axes, params)
+
+
+def _matrices(params: Params) -> Params:
+    """Which parameters are matrices, of layers or of embeddings, and not vectors."""
+
+    def is_matrix(path: tuple[Any, ...], leaf: Any) -> bool:
+        is_table = path[0].key == "embedding" and _without_box(leaf).ndim == 2
+        return is_kernel(path) or is_table
+
+    return jax.tree.map_with_path(is_matrix, params, is_leaf=_is_box)
+
+
+def _without_box(leaf: Any) -> Any:
+    return leaf.value if _is_box(leaf) else leaf
+
+
+def _is_axes(node: Any) -> bool:
+    return isinstance(node, MuonDimensionNumbers)
 
 
 def _is_box(node: Any) -> bool:

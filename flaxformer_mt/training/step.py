@@ -14,6 +14,7 @@ from flax import struct
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.pipeline import Batch  # there it becomes a pytree
 from flaxformer_mt.model.embedding import softmax_bias, softmax_table, table_copies
+from flaxformer_mt.model.parameters import is_stacked
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.parallel.mesh import place_whole, rows_split
 from flaxformer_mt.training.loss import LossSums, smoothed_cross_entropy
@@ -193,8 +194,7 @@ class Update:
             return params
 
         def cast(path: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
-            stacked = self.config.model.scan_layers and jax.tree_util.DictKey("layers") in path
-            return leaf.astype(dtype) if leaf.ndim > 1 + stacked else leaf
+            return leaf.astype(dtype) if leaf.ndim > 1 + is_stacked(path) else leaf
 
         params = jax.tree_util.tree_map_with_path(cast, params)
         if self.layout is not None:

@@ -53,6 +53,12 @@ TRAINING = {
     # Adam's early steps have the gradient's sign: a small rate keeps roundings small, too.
     "schedule": {"kind": "peak", "peak": 0.001, "warmup_steps": 2},
 }
+OTHER_RULES = {
+    "adamw": {"weight_decay": 0.1},
+    "adafactor": {},
+    "lion": {"beta1": 0.5},
+    "muon": {"weight_decay": 0.1},
+}
 
 
 def program(
@@ -61,11 +67,13 @@ def program(
     vocab: int = VOCAB,
     rows_multiple: int = ROWS,
     exchange: str = "float32",
+    optimizer: str = "adam",
     **model: Any,
 ) -> Any:
     data = {"filter": {"max_length": LENGTH}, "batch": {"multiple": rows_multiple}}
     sizes = dict(zip(("data", "fsdp", "tensor"), mesh, strict=True))
-    training = TRAINING | {"exchange_dtype": exchange}
+    rule = TRAINING["optimizer"] | {"kind": optimizer} | OTHER_RULES.get(optimizer, {})
+    training = TRAINING | {"exchange_dtype": exchange, "optimizer": rule}
     tree = {"model": MODEL | model, "data": data, "training": training, "mesh": sizes}
     return build(freeze(tree, "a test"), src_vocab_size=vocab, tgt_vocab_size=vocab)
 
@@ -98,7 +106,7 @@ def some_state(abstract: Any) -> Any:
     return zeros.replace(params=params, ema=params)
 
 
-def run(mesh: list[int], *, whole: bool, **changes: str) -> tuple[dict[str, Any], Any]:
+def run(mesh: list[int], *, whole: bool, **changes: Any) -> tuple[dict[str, Any], Any]:
     """What training makes of some state, or of the program's own, which is validated as well."""
     built = program(mesh, **changes)
     plans = jax.tree.map(lambda leaf: leaf.sharding, built.abstract)
@@ -162,6 +170,19 @@ def message(mesh: list[int], **changes: Any) -> str:
     return "no error"
 
 
+def largest_difference(a: Any, b: Any) -> float:
+    return max(
+        float(np.abs(np.asarray(x, np.float64) - np.asarray(y, np.float64)).max())
+        for x, y in zip(*map(jax.tree.leaves, (a, b)), strict=True)
+    )
+
+
+def of_rules(mesh: list[int]) -> dict[str, tuple[dict[str, Any], Any]]:
+    """What training makes of some state with each other optimizer."""
+    # Wide enough for Adafactor to keep rows and columns.
+    return {kind: run(mesh, whole=False, optimizer=kind, d_model=32) for kind in OTHER_RULES}
+
+
 def main() -> None:
     devices = jax.devices()
     assert len(devices) == 8
@@ -173,15 +194,18 @@ def main() -> None:
     states = [state]
     reduced = {"exchange": "bfloat16", "dtype": "bfloat16"}
     exchanges = [run([1, 1, 1], whole=False, **reduced)[0]] if in_full else []
+    single_rules = {} if in_full else of_rules([1, 1, 1])
     jax.devices = lambda *_: devices
     meshes = {}
     for name in sys.argv[1 + in_full :]:
         meshes[name], state = run([int(size) for size in name.split("x")], whole=in_full)
-        meshes[name]["difference"] = max(
-            float(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64)).max())
-            for a, b in zip(*map(jax.tree.leaves, (states[0], state)), strict=True)
-        )
+        meshes[name]["difference"] = largest_difference(states[0], state)
         states.append(state)
+    rules = {}
+    for kind, (figures, state) in ({} if in_full else of_rules([2, 2, 2])).items():
+        figures_of_one, state_of_one = single_rules[kind]
+        difference = largest_difference(state, state_of_one)
+        rules[kind] = figures | {"single": figures_of_one, "difference": difference}
     if in_full:
         carry_over(states)
         exchanges.append(run([8, 1, 1], whole=False, **reduced)[0])
@@ -191,6 +215,7 @@ def main() -> None:
         "single": single,
         "meshes": meshes,
         "exchanges": exchanges,
+        "rules": rules,
         "exchange": message([8, 1, 1], exchange="bfloat16", dtype="float32"),
         "rows": message([8, 1, 1], rows_multiple=4),
         "micro_rows": message([8, 1, 1], rows_multiple=8),
@@ -230,6 +255,17 @@ def test_equals_a_single_device(results):
         assert figures["valid"] == pytest.approx(single["valid"], rel=1e-5), mesh
         assert figures["difference"] < 1e-5, mesh
         assert figures["stays"], mesh
+
+
+def test_each_optimizer_equals_itself_on_a_single_device(results):
+    for kind, figures in results["rules"].items():
+        assert figures["losses"] == pytest.approx(figures["single"]["losses"], abs=1e-5), kind
+        assert figures["difference"] < 1e-5, kind
+        assert figures["stays"], kind
+    if results["rules"]:
+        factored = results["rules"]["adafactor"]["shards"]
+        rows = "opt_state/0/0/v_row/encoder/layers_0/feed_forward/w_in"
+        assert factored[rows] == [[32], [32]]
 
 
 def test_gradients_exchanged_in_bfloat16(results):

@@ -7,7 +7,7 @@ import pytest
 
 from flaxformer_mt.data.store import StoreError, TokenPairs
 from flaxformer_mt.rundir.layout import Status
-from tests.training.examples import assert_same, random_pairs, tiny
+from tests.training.examples import assert_same, build_tiny, random_pairs, tiny
 from tests.training.runs import TRAIN, Killed, Run
 
 SETTINGS = {
@@ -80,6 +80,17 @@ def test_only_checkpoints_of_an_interval_are_regular(tmp_path):
     # Scores are of what was validated.
     assert run.snapshot(8).metrics == {}
     assert set(run.snapshot(6).metrics) == {"loss", "perplexity", "source_gain"}
+
+
+@pytest.mark.parametrize("kind", ["adamw", "adafactor", "lion", "muon"])
+def test_a_stop_leaves_no_trace_with_another_optimizer(kind, tmp_path):
+    optimizer = {"training.optimizer.kind": kind, "training.optimizer.weight_decay": 0.01}
+    settings = {**SETTINGS, **optimizer}
+    on = build_tiny(settings)
+    stopped, whole = (Run(tmp_path / name, settings, on=on) for name in ("stopped", "whole"))
+    assert stopped.start(stop_after=7).state == "stopped"
+    assert stopped.start().state == whole.start().state == "finished"
+    assert_same_run(stopped, whole)
 
 
 def test_kills_leave_no_trace(in_one_go, tmp_path):
