@@ -301,7 +301,7 @@ class SettingsRequest:
         if self.init_from is None:
             raise ConfigError(f"{self.run}: no run here yet: give --config FILE[:VARIANT]")
         source = RunDirectory(as_path(self.init_from))
-        recorded = _without_minutes(config_of(source))
+        recorded = _taken_over(config_of(source))
         config = with_own_tokenizer(with_overrides(source, recorded, self.overrides), recorded)
         named = {override.partition("=")[0] for override in self.overrides}
         if config.data.train != recorded.data.train and "data.valid_fraction" not in named:
@@ -339,13 +339,13 @@ def with_own_tokenizer(new: ExperimentConfig, source: ExperimentConfig) -> Exper
     return dataclasses.replace(new, data=dataclasses.replace(new.data, bleu_tokenizer="auto"))
 
 
-def _without_minutes(config: ExperimentConfig) -> ExperimentConfig:
-    """The settings of a run whose steps another run takes over, as many as its minutes were
-    expected to have room for."""
+def _taken_over(config: ExperimentConfig) -> ExperimentConfig:
+    """The settings that another run takes over. The steps are as many as the minutes were expected
+    to have room for; how the run itself began doesn't matter."""
     steps = config.training.steps
     if config.training.minutes:
         steps = max(1, round(steps / _ROOM))
-    training = dataclasses.replace(config.training, minutes=0.0, steps=steps)
+    training = dataclasses.replace(config.training, minutes=0.0, steps=steps, keep_moments=False)
     return dataclasses.replace(config, training=training)
 
 

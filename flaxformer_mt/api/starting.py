@@ -17,12 +17,20 @@ from flaxformer_mt.errors import UserError
 from flaxformer_mt.model.embedding import SOURCE_TABLE, with_rows
 from flaxformer_mt.parallel.processes import Processes
 from flaxformer_mt.rundir import layout
-from flaxformer_mt.rundir.checkpoint_choice import chosen_weights, list_steps
-from flaxformer_mt.rundir.checkpoints import load_params
+from flaxformer_mt.rundir.checkpoint_choice import (
+    best_or_latest,
+    chosen_weights,
+    list_steps,
+    select_step,
+)
+from flaxformer_mt.rundir.checkpoint_format import read_meta
+from flaxformer_mt.rundir.checkpoints import load_params, read_snapshot
 from flaxformer_mt.rundir.digests import flatten_paths
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import as_path
 from flaxformer_mt.training.program import Program
+from flaxformer_mt.training.progress import without_params
+from flaxformer_mt.training.step import TrainState, with_moments, with_params
 
 
 class StartError(UserError):
@@ -53,6 +61,8 @@ def require_trained(
         raise StartError(f"{source}: has no checkpoint to start from; train it first")
     if config is not None:
         check_same_sizes(config_of(source), config, str(source))
+        if config.training.keep_moments:
+            check_same_moments(config_of(source), config, str(source))
     return source
 
 
@@ -71,6 +81,65 @@ def check_same_sizes(source: ExperimentConfig, new: ExperimentConfig, origin: st
             f"{origin}: its weights do not fit this model: {'; '.join(different)}: set them as "
             "there, or leave out --config to take over its settings"
         )
+
+
+def check_same_moments(source: ExperimentConfig, new: ExperimentConfig, origin: str) -> None:
+    """Raises StartError for settings with which `source`'s moments can't start `new`."""
+
+    def form(config: ExperimentConfig) -> dict[str, Any]:
+        optimizer = config.training.optimizer
+        return {
+            "optimizer.kind": optimizer.kind,
+            "optimizer.clip_norm": "off" if optimizer.clip_norm == 0 else "on",
+            "optimizer.weight_decay": "off" if optimizer.weight_decay == 0 else "on",
+            "freeze": list(config.training.freeze),
+        }
+
+    before, after = form(source), form(new)
+    different = [
+        f"'training.{name}' is {before[name]} there, {after[name]} here"
+        for name in before
+        if before[name] != after[name]
+    ]
+    if different:
+        raise StartError(
+            f"{origin}: its moments do not fit this optimizer: {'; '.join(different)}: set them as "
+            "there, or leave out 'training.keep_moments'"
+        )
+
+
+def beginning_of(
+    source: RunDirectory, vocabularies: Vocabularies, program: Program, processes: Processes
+) -> Callable[[TrainState], TrainState]:
+    """Makes a freshly drawn state one that begins where another run is best.
+
+    With `training.keep_moments` that is its best checkpoint, weights and moments, but never the
+    average, which has no moments; a learning rate begins anew in any case.
+    """
+    if not program.config.training.keep_moments:
+        read = weights_of(source, vocabularies, program, processes)
+        return lambda state: with_params(state, read())
+
+    if vocabularies.digest != vocabularies_of(source).digest:
+        raise StartError(
+            f"{source}: its vocabulary differs from this run's, which has types without moments; "
+            "leave out 'training.keep_moments'"
+        )
+    step = processes.first(lambda: select_step(source.checkpoints, best_or_latest(source)))
+    folder = source.checkpoints / str(step)
+    if processes.first(lambda: not read_meta(folder)["leaves"]["opt_state"]):
+        raise StartError(
+            f"{folder}: has no moments, as after an import: leave out 'training.keep_moments'"
+        )
+    say(f"starting with the weights and the moments of {folder}")
+
+    def beginning(state: TrainState) -> TrainState:
+        abstract = program.abstract
+        trees = {"params": abstract.params, "opt_state": without_params(abstract)}
+        read = read_snapshot(folder, trees)
+        return with_moments(with_params(state, read.params), read.opt_state["opt_state"])
+
+    return beginning
 
 
 def weights_of(

@@ -47,6 +47,7 @@ from flaxformer_mt.training.instruments import (
 )
 from flaxformer_mt.training.loop import TimeLimit, Training
 from flaxformer_mt.training.program import Program, build, mesh_of, with_dtype
+from flaxformer_mt.training.step import TrainState
 from flaxformer_mt.training.telemetry import Report, Silence, Telemetry
 from flaxformer_mt.training.trackers import Trackers, check_installed
 from flaxformer_mt.training.validation import Evaluator, loss_evaluator
@@ -229,12 +230,14 @@ def _checked_source(
         is_finished = status is not None and status.state == "finished"
         if source is None and not is_finished:
             source = layout.read_record(run).init_from
-    if source is None:
+    if source is None and not config.training.keep_moments:
         return None
+    from flaxformer_mt.api.starting import StartError, require_trained
+
+    if source is None:
+        raise StartError("'training.keep_moments' = true needs --init-from")
     if given is None:
         say(f"starting from {source}, as the run's first start was to")
-    from flaxformer_mt.api.starting import require_trained
-
     require_trained(run, source, config)
     return source
 
@@ -267,7 +270,7 @@ class _Session:
             vocabularies, store = text
             program = _built(config, vocabularies)
             utilization = _utilization(config, program, vocabularies)
-            initial_params = self._initial_params(source, vocabularies, program)
+            first_state = self._first_state(source, vocabularies, program)
 
             checkpoints = stack.enter_context(self._checkpoints(growing))
             stop = stack.enter_context(StopRequest(processes))
@@ -290,7 +293,7 @@ class _Session:
                 clock=self.goodput,
                 profiler=profiler,
                 utilization=utilization,
-                initial_params=initial_params,
+                first_state=first_state,
                 limit=self._limit(),
             ).run()
             trackers.state = outcome.state
@@ -304,14 +307,14 @@ class _Session:
 
         return run_to_start_from(self.run, self.init_from, self.processes)
 
-    def _initial_params(
+    def _first_state(
         self, source: RunDirectory | None, vocabularies: Vocabularies, program: Program
-    ) -> Callable[[], Any] | None:
+    ) -> Callable[[TrainState], TrainState] | None:
         if source is None:
             return None
-        from flaxformer_mt.api.starting import weights_of
+        from flaxformer_mt.api.starting import beginning_of
 
-        return weights_of(source, vocabularies, program, self.processes)
+        return beginning_of(source, vocabularies, program, self.processes)
 
     def _limit(self) -> TimeLimit | None:
         minutes = self.config.training.minutes

@@ -607,6 +607,11 @@ class TrainingConfig:
     )
     schedule: ScheduleConfig = setting(ScheduleConfig, "")
     optimizer: OptimizerConfig = setting(OptimizerConfig, "")
+    keep_moments: bool = setting(
+        False,
+        "with --init-from: begin with the optimizer's moments, too, both as that run's best "
+        "checkpoint has them (false: with its average, if there is one, and no moments)",
+    )
     exchange_dtype: Literal["float32", "bfloat16"] = setting(
         "float32",
         "type in which devices exchange gradients and parameters; bfloat16 halves the traffic but "

@@ -315,6 +315,11 @@ def default_weights(run: RunDirectory) -> Literal["average", "best", "latest"]:
     """The average if it isn't stale, else the best, else the latest. Raises UnreadError."""
     if has_average(run.checkpoints) and not stale_average(run):
         return "average"
+    return best_or_latest(run)
+
+
+def best_or_latest(run: RunDirectory) -> Literal["best", "latest"]:
+    """The best checkpoint, if any was validated, else the latest. Raises UnreadError."""
     try:
         select_step(run.checkpoints, "best")
     except UnreadError:

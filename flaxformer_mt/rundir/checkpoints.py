@@ -129,7 +129,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         damaged: dict[int, str] = {}
         for candidate in reversed(self.steps()):
             try:
-                snapshot = _read(self.directory / str(candidate), abstract)
+                snapshot = read_snapshot(self.directory / str(candidate), abstract)
             except DamagedError as error:
                 damaged[candidate] = str(error)
                 continue
@@ -319,7 +319,11 @@ def _load(
         raise DamagedError(f"{error}; choose another checkpoint: there are {steps}") from error
 
 
-def _read(folder: Path, abstract: Mapping[str, Any]) -> Snapshot:
+def read_snapshot(folder: Path, abstract: Mapping[str, Any]) -> Snapshot:
+    """A checkpoint's trees of the given names, placed as the abstract trees say.
+
+    Raises DamagedError, CheckpointError for another model's, UnreadError.
+    """
     with form.damaged_for_all(f"{folder}:"):
         meta = form.read_meta(folder)
         if str(meta["step"]) != folder.name:

@@ -21,7 +21,7 @@ from flaxformer_mt.rundir.layout import Status
 from flaxformer_mt.training.instruments import Goodput, Profiler, Utilization
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.progress import Due, Progress, due_after, restored, snapshot
-from flaxformer_mt.training.step import with_params
+from flaxformer_mt.training.step import TrainState
 from flaxformer_mt.training.telemetry import MetricsWindow, Telemetry
 from flaxformer_mt.training.validation import Evaluator
 
@@ -84,8 +84,8 @@ class Training:
     are the global batch's, evaluators give all the same scores, and a stop signal to one process
     reaches all of them one step later.
 
-    One of `evaluators` gives `training.best_score`. `initial_params` reads the parameters (host
-    arrays) that a run without a checkpoint begins with.
+    One of `evaluators` gives `training.best_score`. `first_state` makes the state that a run
+    without a checkpoint begins with from a freshly drawn one.
     """
 
     program: Program
@@ -98,7 +98,7 @@ class Training:
     clock: Goodput = dataclasses.field(default_factory=Goodput)
     profiler: Profiler = dataclasses.field(default_factory=Profiler)
     utilization: Utilization | None = None
-    initial_params: Callable[[], Any] | None = None
+    first_state: Callable[[TrainState], TrainState] | None = None
     limit: TimeLimit | None = None
 
     def __post_init__(self) -> None:
@@ -222,8 +222,8 @@ class Training:
         with self.clock("compile"), self.window.paused(), self.compiling(shapes[0]):
             with self.program.compiling(*shapes):
                 self.state = self.program.init() if state is None else state
-        if state is None and self.initial_params is not None:
-            self.state = with_params(self.state, self.initial_params())
+        if state is None and self.first_state is not None:
+            self.state = self.first_state(self.state)
             # From here on a restart doesn't need the other run. And a first validation that is
             # worse than these weights is not the best.
             self.validate("start")

@@ -195,7 +195,9 @@ def restored(
     abstract = program.abstract
     if checkpoints.latest_step() is None:
         return None, 0, Progress(data=data)
-    checkpoint = checkpoints.restore(abstract.params, _moments(abstract), abstract_ema=abstract.ema)
+    checkpoint = checkpoints.restore(
+        abstract.params, without_params(abstract), abstract_ema=abstract.ema
+    )
     state = TrainState(params=checkpoint.params, ema=checkpoint.ema, **checkpoint.opt_state)
     progress = Progress.from_dict(checkpoint.position)
     if data and progress.data and data != progress.data:
@@ -214,7 +216,7 @@ def snapshot(
     return Snapshot(
         step=step,
         params=state.params,
-        opt_state=_moments(state),
+        opt_state=without_params(state),
         ema=state.ema,
         position=dataclasses.asdict(progress),
         metrics=dict(metrics),
@@ -222,6 +224,6 @@ def snapshot(
     )
 
 
-def _moments(state: TrainState) -> dict[str, Any]:
-    """Everything in the state but the parameters and their average."""
+def without_params(state: TrainState) -> dict[str, Any]:
+    """Everything in the state but the parameters and their average, as a checkpoint has it."""
     return {name: getattr(state, name) for name in ("step", "opt_state", "bad_run", "skipped")}

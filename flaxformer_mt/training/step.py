@@ -53,6 +53,21 @@ def with_params(state: TrainState, params: Params) -> TrainState:
     return dataclasses.replace(state, params=laid_out_as(state.params), ema=ema)
 
 
+def with_moments(state: TrainState, opt_state: Any) -> TrainState:
+    """The state with other moments, of the same form, at the first step of the learning rate."""
+
+    def but_the_schedule(own: Any, other: Any) -> Any:
+        return own if isinstance(own, optax.ScaleByScheduleState) else other
+
+    moments = jax.tree.map(
+        but_the_schedule,
+        state.opt_state,
+        opt_state,
+        is_leaf=lambda node: isinstance(node, optax.ScaleByScheduleState),
+    )
+    return dataclasses.replace(state, opt_state=moments)
+
+
 TrainStep = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
 
 

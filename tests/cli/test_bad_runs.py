@@ -163,6 +163,22 @@ def test_weights_of_other_sizes_are_refused_before_text_is_read(workdir, tmp_pat
     assert not new_run.exists()
 
 
+def test_moments_that_do_not_fit_are_refused_before_text_is_read(workdir, tmp_path):
+    new_run = str(tmp_path / "other")
+    kept = ["training.keep_moments=true"]
+    with pytest.raises(StartError, match="'training.keep_moments' = true needs --init-from"):
+        train_run(new_run, "files:small", kept, ["train"])
+    changes = {
+        "training.optimizer.kind=lion": "'training.optimizer.kind' is adam there, lion here",
+        "training.optimizer.clip_norm=1": "'training.optimizer.clip_norm' is off there, on here",
+        "training.freeze=embedding/*": r"'training.freeze' is \[\] there, \['embedding/\*'\] here",
+    }
+    for change, problem in changes.items():
+        with pytest.raises(StartError, match=f"do not fit this optimizer: {problem}: set them"):
+            train_run(new_run, None, [*kept, change], ["train"], str(workdir))
+    assert not (tmp_path / "other").exists()
+
+
 def test_what_a_run_is_says_the_one_that_holds_it(run, corpus, tmp_path):
     """Of two that begin it with different settings, the one that comes second changes nothing."""
     begun = layout.RunDirectory(tmp_path / "run")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.rundir.checkpoint_choice import list_steps
+from flaxformer_mt.rundir.checkpoint_choice import list_steps, select_step
+from flaxformer_mt.rundir.checkpoint_format import read_meta
 from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.digests import tree_digest
 from flaxformer_mt.rundir.layout import open_run, read_status
@@ -101,3 +102,27 @@ def test_fine_tuning_takes_weights_and_vocabulary_along(run, corpus, trained, tm
     assert run("prepare", *of_other_size).status == 0
     done = run("train", *of_other_size, "--init-from", trained)
     assert done.status == 2 and "differs from this run's" in done.last
+
+
+def test_fine_tuning_takes_moments_along(run, trained, tmp_path):
+    """Those of the best checkpoint, whose weights it begins with; the rate begins anew."""
+    fine = tmp_path / "fine"
+    steps = "--config.training.steps=1"
+    train = ("train", "--workdir", fine, "--init-from", trained, steps)
+    done = run(*train, "--config.training.keep_moments=true", status=0)
+    best = select_step(open_run(trained).checkpoints, "best")
+    source = open_run(trained).checkpoints / str(best)
+    assert f"starting with the weights and the moments of {source}" in done.errors
+
+    begun, before = (read_meta(place)["leaves"] for place in (fine / "checkpoints" / "0", source))
+    assert begun["params"] == before["params"]
+    differing = {
+        name for name, leaf in before["opt_state"].items() if begun["opt_state"][name] != leaf
+    }
+    # Adam's own count is that of its moments; the schedule's and the run's begin anew.
+    assert differing == {"step", "opt_state/1/count"}
+    assert "opt_state/0/nu/embedding/shared" in before["opt_state"]
+
+    # A run that starts from this one doesn't do so because this one did.
+    done = run("train", "--workdir", tmp_path / "next", "--init-from", fine, steps, status=0)
+    assert "the moments of" not in done.errors

@@ -13,12 +13,13 @@ from flaxformer_mt.data.planner import Planner, planned_pass
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.parallel.processes import StopRequest
 from flaxformer_mt.rundir.checkpoint_choice import select_step
-from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot, _read
+from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot, read_snapshot
 from flaxformer_mt.rundir.layout import RunDirectory, Status
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.training.instruments import Goodput, Profiler
 from flaxformer_mt.training.loop import TimeLimit, Training
 from flaxformer_mt.training.program import Program
+from flaxformer_mt.training.step import TrainState, with_params
 from flaxformer_mt.training.telemetry import TIMES, Telemetry
 from flaxformer_mt.training.trackers import Trackers
 from flaxformer_mt.training.validation import Evaluator, loss_evaluator
@@ -72,6 +73,12 @@ class Run:
                 stop.received = "SIGTERM"
             return self.on.train_step(state, batch)
 
+        beginning = None
+        if initial_params is not None:
+
+            def beginning(state: TrainState) -> TrainState:
+                return with_params(state, initial_params())
+
         program = dataclasses.replace(self.on, config=config, train_step=train_step)
         run = RunDirectory(self.folder)
         try:
@@ -93,7 +100,7 @@ class Run:
                         checkpoints=checkpoints,
                         telemetry=telemetry,
                         stop=stop,
-                        initial_params=initial_params,
+                        first_state=beginning,
                         clock=self.goodput,
                         profiler=profiler or Profiler(),
                         limit=seconds and TimeLimit(seconds=seconds, clock=self.goodput),
@@ -116,7 +123,7 @@ class Run:
             named = select_step(checkpoints.directory, step)
             abstract = {"params": state.params, "opt_state": moments, "ema": state.ema}
             abstract = {name: tree for name, tree in abstract.items() if tree is not None}
-            return _read(checkpoints.directory / str(named), abstract)
+            return read_snapshot(checkpoints.directory / str(named), abstract)
 
     def log(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl without their times."""
