@@ -5,7 +5,8 @@
 #   of full size, 262,144 numbers; the same matrix stored as [512, 512] keeps 1,024. Attention has 43% of the parameters
 #   of that model's layers, and nothing says that they save no memory.
 # - `contrib.muon` documents AdamW for what isn't a matrix, but passes on its own `nesterov=True`: embeddings and biases
-#   get Nesterov's Adam. Their first step is 1.47 times the learning rate, AdamW's 1. And by default the three-axis kernel isn't a matrix, so Muon never touches it.
+#   get Nesterov's Adam. Their first step is 1.47 times the learning rate, AdamW's 1. And by default the three-axis kernel
+#   isn't a matrix, so Muon never touches it.
 #
 # Exit status 0 while this lasts.
 set -euo pipefail

@@ -106,10 +106,17 @@ def test_fine_tuning_takes_weights_and_vocabulary_along(run, corpus, trained, tm
 
 def test_fine_tuning_takes_moments_along(run, trained, tmp_path):
     """Those of the best checkpoint, whose weights it begins with; the rate begins anew."""
-    fine = tmp_path / "fine"
-    steps = "--config.training.steps=1"
-    train = ("train", "--workdir", fine, "--init-from", trained, steps)
-    done = run(*train, "--config.training.keep_moments=true", status=0)
+    fine, kept = tmp_path / "fine", "--config.training.keep_moments=true"
+    far = [
+        f"--config.training.{setting}"
+        for setting in (
+            "steps=1",
+            "schedule.kind=peak",
+            "schedule.peak=99",
+            "schedule.warmup_steps=1",
+        )
+    ]
+    done = run("train", "--workdir", fine, "--init-from", trained, kept, *far, status=0)
     best = select_step(open_run(trained).checkpoints, "best")
     source = open_run(trained).checkpoints / str(best)
     assert f"starting with the weights and the moments of {source}" in done.errors
@@ -123,6 +130,10 @@ def test_fine_tuning_takes_moments_along(run, trained, tmp_path):
     assert differing == {"step", "opt_state/1/count"}
     assert "opt_state/0/nu/embedding/shared" in before["opt_state"]
 
-    # A run that starts from this one doesn't do so because this one did.
-    done = run("train", "--workdir", tmp_path / "next", "--init-from", fine, steps, status=0)
+    # With such a rate the newest checkpoint isn't the best.
+    after = ("train", "--init-from", fine, "--config.training.steps=1", "--workdir")
+    done = run(*after, tmp_path / "after", kept, status=0)
+    assert f"the moments of {fine / 'checkpoints' / '0'}" in done.errors
+    # A run that starts from this one doesn't keep them because this one did.
+    done = run(*after, tmp_path / "without", status=0)
     assert "the moments of" not in done.errors
