@@ -29,6 +29,7 @@ from flaxformer_mt.config.load import (
     share_to_hold_out,
     with_minutes_of,
 )
+from flaxformer_mt.config.schema import AdapterConfig
 from flaxformer_mt.config.tokenizers import with_recorded_tokenizers, with_tokenizer
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory, has_record
@@ -345,7 +346,13 @@ def _taken_over(config: ExperimentConfig) -> ExperimentConfig:
     steps = config.training.steps
     if config.training.minutes:
         steps = max(1, round(steps / _ROOM))
-    training = dataclasses.replace(config.training, minutes=0.0, steps=steps, keep_moments=False)
+    training = dataclasses.replace(
+        config.training,
+        minutes=0.0,
+        steps=steps,
+        keep_moments=False,
+        adapters=AdapterConfig(),
+    )
     return dataclasses.replace(config, training=training)
 
 

@@ -161,7 +161,7 @@ def weights_of(
         params = jax.device_get(load_params(source, checkpoint))
         if before != after:
             params = with_rows(params, program.config.model, before, after)
-        check_same_form(params, program.abstract.params, str(source))
+        check_same_form(params, program.abstract_weights, str(source))
         return params
 
     return read
@@ -169,6 +169,11 @@ def weights_of(
 
 def _require_trained_rows(config: ExperimentConfig) -> None:
     """Raises StartError if the rows of new types would stay as they begin: all alike."""
+    if config.training.adapters.rank:
+        raise StartError(
+            "the vocabulary has new types, whose embeddings would all stay alike, since only "
+            "adapters are trained: leave out 'training.adapters.rank'"
+        )
     table = f"embedding/{SOURCE_TABLE[config.model.tie]}"
     for pattern in config.training.freeze:
         if fnmatch.fnmatchcase(table, pattern):

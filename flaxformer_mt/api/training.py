@@ -25,6 +25,7 @@ from flaxformer_mt.config import (
     uneven_heads,
 )
 from flaxformer_mt.config.digest_keys import trains
+from flaxformer_mt.config.schema import TrainingConfig
 from flaxformer_mt.data.planner import planned_pass
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.model import parameters
@@ -230,16 +231,28 @@ def _checked_source(
         is_finished = status is not None and status.state == "finished"
         if source is None and not is_finished:
             source = layout.read_record(run).init_from
-    if source is None and not config.training.keep_moments:
-        return None
-    from flaxformer_mt.api.starting import StartError, require_trained
-
     if source is None:
-        raise StartError("'training.keep_moments' = true needs --init-from")
+        _require_no_source(config.training)
+        return None
+    from flaxformer_mt.api.starting import require_trained
+
     if given is None:
         say(f"starting from {source}, as the run's first start was to")
     require_trained(run, source, config)
     return source
+
+
+def _require_no_source(settings: TrainingConfig) -> None:
+    """Raises StartError for settings that go on from another run's training."""
+    needing = {
+        "training.keep_moments": settings.keep_moments,
+        "training.adapters.rank": settings.adapters.rank,
+    }
+    for key, value in needing.items():
+        if value:
+            from flaxformer_mt.api.starting import StartError
+
+            raise StartError(f"'{key}' = {str(value).lower()} needs --init-from")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -380,7 +393,10 @@ def _built(config: ExperimentConfig, vocabularies: Vocabularies) -> Program:
     program = build(config, src_vocab_size=src_types, tgt_vocab_size=tgt_types)
     if note := uneven_heads(config.model):
         say(note)
-    say(parameters.table(program.abstract.params, config.model, src_types, tgt_types))
+    say(parameters.table(program.abstract_weights, config.model, src_types, tgt_types))
+    if program.abstract.base is not None:
+        trained = sum(parameters.count(program.abstract.params).values())
+        say(f"adapters: {trained:,} parameters are trained, the others stay as they are")
     return program
 
 

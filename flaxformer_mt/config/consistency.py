@@ -190,12 +190,26 @@ def _training(training: TrainingConfig) -> Iterator[str]:
     yield from training.schedule.curve.problems("training.schedule")
     yield from _curve_within_training(training)
     yield from training.optimizer.rule.problems("training.optimizer")
+    yield from _adapters(training)
     for tracker in training.trackers:
         if tracker not in TRACKERS:
             yield f"'training.trackers' has '{tracker}'; {nearest(tracker, TRACKERS)}"
     if training.best_metric != "loss" and not training.validate_bleu:
         metric = training.best_metric
         yield f"'training.best_metric' = '{metric}' needs 'training.validate_bleu' = true"
+
+
+def _adapters(training: TrainingConfig) -> Iterator[str]:
+    """Adapters freeze all weights, and have no moments to begin with."""
+    if not training.adapters.rank:
+        return
+    setting = f"'training.adapters.rank' = {training.adapters.rank}"
+    if training.freeze:
+        yield f"{setting} trains adapters only: leave out 'training.freeze'"
+    if training.keep_moments:
+        yield f"{setting} trains new parameters: leave out 'training.keep_moments'"
+    if not training.adapters.matrices:
+        yield f"{setting} needs 'training.adapters.matrices'"
 
 
 def _curve_within_training(training: TrainingConfig) -> Iterator[str]:

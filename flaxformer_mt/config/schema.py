@@ -580,6 +580,25 @@ class OptimizerConfig:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class AdapterConfig:
+    rank: int = setting(
+        0,
+        "with --init-from: train low-rank adapters of this rank, such as 8, beside that run's "
+        "weights, which stay as they are (Hu et al., 2022; 0: none, train the weights)",
+        minimum=0,
+    )
+    alpha: float = setting(16.0, "an adapter's product counts alpha / rank times", above=0)
+    matrices: tuple[str, ...] = setting(
+        ("*",),
+        "glob patterns of the layers' matrices that get an adapter, such as '*/query'",
+    )
+
+    @property
+    def scale(self) -> float:
+        return self.alpha / self.rank
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
     seed: int = setting(1, "seed for initialisation, data order and dropout", minimum=0)
     steps: int = setting(
@@ -612,6 +631,7 @@ class TrainingConfig:
         "with --init-from: begin with the optimizer's moments, too, both as that run's best "
         "checkpoint has them (false: with its average, if there is one, and no moments)",
     )
+    adapters: AdapterConfig = setting(AdapterConfig, "")
     exchange_dtype: Literal["float32", "bfloat16"] = setting(
         "float32",
         "type in which devices exchange gradients and parameters; bfloat16 halves the traffic but "

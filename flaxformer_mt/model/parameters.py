@@ -1,6 +1,8 @@
 """The parameter tree: initialisation, counts by formula and by counting, scanned form."""
 
 import dataclasses
+import fnmatch
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from flaxformer_mt.config.schema import ModelConfig
+from flaxformer_mt.config.schema import AdapterConfig, ModelConfig
+from flaxformer_mt.errors import UserError
 from flaxformer_mt.model.embedding import (
     SOFTMAX_BIAS,
     SOFTMAX_TABLE,
@@ -23,7 +26,12 @@ from flaxformer_mt.text_table import aligned
 
 Params = Mapping[str, Any]
 STACKS = ("encoder", "decoder")
+path_name = functools.partial(jax.tree_util.keystr, simple=True, separator="/")
 KERNELS = frozenset(("query", "key", "value", "out", "w_in", "w_out"))  # that products take
+
+
+class AdapterError(UserError):
+    """A pattern of adapters that no matrix of a layer matches."""
 
 
 def initial_params(model: Transformer, key: Array) -> dict[str, Any]:
@@ -65,6 +73,72 @@ def is_stacked(path: tuple[Any, ...]) -> bool:
     """Whether the parameter at a path of the tree is all layers' (`model.scan_layers`): its first
     axis counts them."""
     return jax.tree_util.DictKey("layers") in path
+
+
+def kernel_axes(path: tuple[Any, ...], ndim: int) -> tuple[range, range]:
+    """The axes of a kernel over which it sums its input, and those that it makes.
+
+    Heads are part of the matrix, stacked layers are not.
+    """
+    of_matrix = range(is_stacked(path), ndim)
+    # Attention's output projection sums over heads and their width; all others over one axis.
+    summed = 2 if len(of_matrix) == 3 and path[-1].key == "out" else 1
+    return of_matrix[:summed], of_matrix[summed:]
+
+
+def initial_adapters(params: Params, config: AdapterConfig, key: Array) -> dict[str, Any]:
+    """Adapters for the layers' matrices that `config.matrices` names, as `low_rank.merged` takes
+    them, boxed like `params`: B is zero and A uniform, so that nothing changes at first.
+
+    Raises AdapterError for a pattern without a match.
+    """
+    kernels = [
+        (path, box)
+        for path, box in jax.tree.leaves_with_path(params, is_leaf=_is_box)
+        if is_kernel(path)
+    ]
+    names = [path_name(path) for path, _ in kernels]
+    for pattern in config.matrices:
+        if not fnmatch.filter(names, pattern):
+            raise AdapterError(
+                f"'training.adapters.matrices': no matrix of a layer matches '{pattern}'; there "
+                f"are {', '.join(names)}"
+            )
+
+    adapters: dict[str, Any] = {}
+    for (path, box), name, own_key in zip(
+        kernels, names, jax.random.split(key, len(kernels)), strict=True
+    ):
+        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in config.matrices):
+            continue
+        node = adapters
+        for entry in path:
+            node = node.setdefault(entry.key, {})
+        node |= _adapter(path, box, config.rank, own_key)
+    return adapters
+
+
+def _adapter(
+    path: tuple[Any, ...], box: nn.LogicallyPartitioned, rank: int, key: Array
+) -> dict[str, Any]:
+    """One adapter, with the axis names of its matrix's first input and first output axis."""
+    shape = box.value.shape
+    sides = kernel_axes(path, len(shape))
+    inputs, outputs = (math.prod(shape[axis] for axis in side) for side in sides)
+    stack, names = shape[: sides[0].start], box.names[: sides[0].start]
+    input_name, output_name = (box.names[side.start] for side in sides)
+
+    bound = inputs**-0.5
+    a = jax.random.uniform(key, (*stack, inputs, rank), jnp.float32, -bound, bound)
+    b = jnp.zeros((*stack, rank, outputs), jnp.float32)
+    return {
+        "a": nn.LogicallyPartitioned(a, (*names, input_name, None)),
+        "b": nn.LogicallyPartitioned(b, (*names, None, output_name)),
+    }
+
+
+def _is_box(node: Any) -> bool:
+    return isinstance(node, nn.LogicallyPartitioned)
 
 
 def variables_for_steps(params: Params, config: ModelConfig) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def report_shardings(config: ExperimentConfig, request: Request, say: Say) -> Re
     rows: list[dict[str, Any]] = []
     cells: list[list[str]] = []
     size, replicated_size = 0, 0
-    for name, leaf in flatten_paths(program.abstract.params).items():
+    for name, leaf in flatten_paths(program.abstract_weights).items():
         axes = [axis or "-" for axis in leaf.sharding.spec]
         spec = ", ".join(axis if isinstance(axis, str) else "+".join(axis) for axis in axes)
         shard = leaf.sharding.shard_shape(leaf.shape)

@@ -28,6 +28,7 @@ from flax.traverse_util import unflatten_dict
 from jax.experimental import multihost_utils
 
 from flaxformer_mt.files.reading import read_file
+from flaxformer_mt.low_rank import merged
 from flaxformer_mt.rundir import CheckpointError, DamagedError, UnreadError
 from flaxformer_mt.rundir.digests import flatten_paths, tree_digest
 from flaxformer_mt.rundir.paths import COMMITTED, check_readable, is_remote
@@ -35,6 +36,7 @@ from flaxformer_mt.rundir.paths import COMMITTED, check_readable, is_remote
 T = TypeVar("T")
 
 META_VERSION = 1
+BASE = "base"  # weights that don't train, beside the checkpoints of their adapters
 _MANIFEST = "manifest.ocdbt"
 _PATIENCE = 120  # seconds until all hosts list the same files: NFS may lag by 60
 _MISSING = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
@@ -116,14 +118,40 @@ def read_weights(folder: Path) -> dict[str, Any]:
 
 
 def read_described(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A checkpoint's description, and `read_weights`, whose digests show that they are its own."""
+    """A checkpoint's description, and `read_weights`, whose digests show that they are its own.
+
+    Adapters are merged into the weights beside which they were trained.
+    """
     meta = read_meta(folder)
     weights = "ema" if "ema" in meta["leaves"] else "params"
-    leaves = {
-        path: jax.ShapeDtypeStruct(tuple(leaf["shape"]), jax.numpy.dtype(leaf["dtype"]))
-        for path, leaf in meta["leaves"][weights].items()
-    }
-    return meta, read_tree(folder, meta, weights, _nested(leaves))
+    trained = read_tree(folder, meta, weights, _form(meta, weights))
+    if "adapter_scale" in meta:
+        trained = merged(read_base(folder.parent), trained, meta["adapter_scale"])
+    return meta, trained
+
+
+def read_base(directory: Path, abstract: Any = None) -> Any:
+    """The weights that don't train, beside which the checkpoints in a directory are adapters, as
+    `abstract` says, or as they are. Raises CheckpointError."""
+    folder = directory / BASE
+    try:
+        meta = read_meta(folder)
+        return read_tree(folder, meta, "params", abstract or _form(meta, "params"))
+    except DamagedError as error:
+        raise CheckpointError(
+            f"{error}; all checkpoints beside it are adapters of these weights: restore it from a "
+            "copy"
+        ) from error
+
+
+def _form(meta: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The shapes and dtypes of a tree, from a checkpoint's description."""
+    return _nested(
+        {
+            path: jax.ShapeDtypeStruct(tuple(leaf["shape"]), jax.numpy.dtype(leaf["dtype"]))
+            for path, leaf in meta["leaves"][name].items()
+        }
+    )
 
 
 def read_back(folder: Path) -> None:

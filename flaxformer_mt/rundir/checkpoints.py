@@ -39,7 +39,8 @@ class Snapshot:
     """Everything that lets a stopped run resume as if it hadn't stopped.
 
     `params`, `opt_state` and `ema` (the parameters' moving average, if kept) are trees of arrays;
-    `position` (of the data iterator) and `metrics` are plain JSON. `kind` says why it was saved.
+    `position` (of the data iterator) and `metrics` are plain JSON. `kind` says why it was saved. If
+    the parameters are adapters of the directory's base, `adapter_scale` is their factor.
     """
 
     step: int
@@ -48,6 +49,7 @@ class Snapshot:
     position: Mapping[str, Any]
     metrics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     ema: Any = None
+    adapter_scale: float | None = None
     kind: Kind = "regular"
 
 
@@ -91,6 +93,8 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             "metrics": dict(snapshot.metrics),
             "best": choice.best_by(self.settings),
         }
+        if snapshot.adapter_scale is not None:
+            meta["adapter_scale"] = snapshot.adapter_scale
         arguments = form.composite(trees, {"position": snapshot.position, "meta": meta})
         self._metas[snapshot.step] = meta
         try:
@@ -101,6 +105,26 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             self._has_saved = True
             self._unproven = snapshot.step
         return True
+
+    def save_base(self, params: Any) -> None:
+        """Saves the weights whose adapters the checkpoints will be, once for all of them, and
+        before the first. Raises CheckpointError."""
+        place = self.directory / form.BASE
+        self._before_save()
+        try:
+            if jax.process_index() == 0:
+                remove(place)  # of an earlier start, which came to no checkpoint
+            form.everywhere(True)
+            with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as writer:
+                writer.save(place, args=form.composite({"params": params}, {"meta": {}}))
+        except Exception as error:  # Orbax and TensorStore raise anything.
+            raise CheckpointError(
+                f"{place}: cannot be written: {form.first_line(error)}"
+            ) from error
+
+    def restore_base(self, abstract: Any) -> Any:
+        """What `save_base` saved, placed as `abstract` says. Raises CheckpointError."""
+        return form.read_base(self.directory, abstract)
 
     def wait(self) -> None:
         """Returns when the last save is on disk. Raises CheckpointError if it failed, and if the

@@ -224,6 +224,8 @@ class Training:
                 self.state = self.program.init() if state is None else state
         if state is None and self.first_state is not None:
             self.state = self.first_state(self.state)
+            if self.state.base is not None:
+                self.checkpoints.save_base(self.state.base)
             # From here on a restart doesn't need the other run. And a first validation that is
             # worse than these weights is not the best.
             self.validate("start")
@@ -315,8 +317,7 @@ class Training:
         before = self.clock.seconds["evaluation"]
         self.stop.after = "this validation"
         with self.clock("evaluation"), self.window.paused(), self.telemetry.doing("validating"):
-            params = self.state.params if self.state.ema is None else self.state.ema
-            scores = self.scores_of(params)
+            scores = self.scores_of(self.program.weights(self.state))
             self.progress = progress = self.progress.validated(self.step, scores, self.settings)
             report = {**scores, "training_seconds": progress.seconds}
             is_best = progress.best is not None and progress.best_step == self.step
@@ -347,7 +348,9 @@ class Training:
         with self.clock("checkpoints"), self.window.paused():
             self.progress = self.progress.saved(self.step)
             progress = dataclasses.replace(self.progress, window=self.window.sums)
-            self.checkpoints.save(snapshot(self.state, self.step, progress, metrics, kind))
+            self.checkpoints.save(
+                snapshot(self.config, self.state, self.step, progress, metrics, kind)
+            )
         self.clock.keep(self.step)
 
     def roll_back(self) -> None:

@@ -1,7 +1,6 @@
 """Adam and the learning rate of the paper's section 5.3; other optimizers and rates."""
 
 import fnmatch
-import functools
 import math
 from typing import Any, assert_never
 
@@ -27,10 +26,9 @@ from flaxformer_mt.config.kinds import (
     UpdateRule,
 )
 from flaxformer_mt.errors import UserError
-from flaxformer_mt.model.parameters import is_kernel, is_stacked
+from flaxformer_mt.model.parameters import is_kernel, kernel_axes, path_name
 
 Params = Any
-path_name = functools.partial(jax.tree_util.keystr, simple=True, separator="/")
 
 
 class FreezeError(UserError):
@@ -227,18 +225,10 @@ def _as_large_as_adam(updates: Params, _: Params | None) -> Params:
 
 
 def _matrix_axes(params: Params) -> Params:
-    """For each layer's matrix, the axes over which it sums its input, and those that it makes.
-
-    Heads are part of the matrix, stacked layers (`model.scan_layers`) are not.
-    """
-
-    def axes(path: tuple[Any, ...], leaf: Any) -> MuonDimensionNumbers:
-        of_matrix = range(is_stacked(path), leaf.ndim)
-        # Attention's output projection sums over heads and their width; all others over one axis.
-        summed = 2 if len(of_matrix) == 3 and path[-1].key == "out" else 1
-        return MuonDimensionNumbers(of_matrix[:summed], of_matrix[summed:])
-
-    return jax.tree.map_with_path(axes, params)
+    """`kernel_axes` of each layer's matrix, as Muon wants them."""
+    return jax.tree.map_with_path(
+        lambda path, leaf: MuonDimensionNumbers(*kernel_axes(path, leaf.ndim)), params
+    )
 
 
 def _matrices(params: Params) -> Params:
@@ -246,7 +236,7 @@ def _matrices(params: Params) -> Params:
 
     def is_matrix(path: tuple[Any, ...], leaf: Any) -> bool:
         is_table = path[0].key == "embedding" and _without_box(leaf).ndim == 2
-        return is_kernel(path) or is_table
+        return is_kernel(path) or is_kernel(path[:-1]) or is_table  # or an adapter's
 
     return jax.tree.map_with_path(is_matrix, params, is_leaf=_is_box)
 

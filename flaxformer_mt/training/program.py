@@ -19,7 +19,7 @@ from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.data.batch import Share
 from flaxformer_mt.data.pipeline import Batch  # there it becomes a pytree
 from flaxformer_mt.data.plan import Shape
-from flaxformer_mt.model.parameters import initial_params
+from flaxformer_mt.model.parameters import initial_adapters, initial_params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.parallel.chips import AMPERE, cuda_capability, fastest_dtype
 from flaxformer_mt.parallel.mesh import (
@@ -41,6 +41,7 @@ from flaxformer_mt.training.step import (
     UpdateLayout,
     batch_loss,
     make_train_step,
+    model_weights,
 )
 
 
@@ -59,10 +60,16 @@ class Program:
     abstract: TrainState  # shapes, dtypes and shardings of the state
     init: Callable[[], TrainState]
     train_step: Callable[[TrainState, Batch], tuple[TrainState, Metrics]]  # donates the state
+    weights: Callable[[TrainState], Any]  # of the model, to validate: the average's, if it is kept
     eval_step: Callable[[Any, Batch], LossSums]
     compilations: Callable[[], int]  # shapes of the training step compiled so far
     lower_train_step: Callable[[Shape], Lowered]  # for one shape of batch; nothing is computed
-    lower_eval_step: Callable[[Shape], Lowered]  # of the parameters that are validated
+    lower_eval_step: Callable[[Shape], Lowered]  # of the weights that are validated
+
+    @property
+    def abstract_weights(self) -> Any:
+        """The model's weights, as `abstract`, whatever of them is trained."""
+        return self.abstract.params if self.abstract.base is None else self.abstract.base
 
     @property
     def compiles_ahead(self) -> bool:
@@ -153,8 +160,8 @@ def build(
         )
         abstract = init.eval_shape()
 
-    # Validation reads the moving average, if there is one.
-    validated = abstract.params if abstract.ema is None else abstract.ema
+    weights = _weights(config, shardings.base, mesh)
+    validated = weights(abstract) if abstract.base is None else abstract.base
     return Program(
         config=config,
         model=model,
@@ -163,6 +170,7 @@ def build(
         abstract=abstract,
         init=on_mesh(mesh)(init),
         train_step=_called(train_step, mesh),
+        weights=weights,
         eval_step=_called(eval_step, mesh),
         compilations=train_step._cache_size,  # type: ignore[attr-defined]
         lower_train_step=_lowering(train_step, abstract, mesh),
@@ -232,7 +240,10 @@ def _boxed_state(
     model: Transformer, config: ExperimentConfig, optimizer: optax.GradientTransformation
 ) -> TrainState:
     """The first state; its parameters still carry their logical axis names."""
-    params = initial_params(model, jax.random.key(config.training.seed))
+    seed = jax.random.key(config.training.seed)
+    params, base = initial_params(model, seed), None
+    if config.training.adapters.rank:
+        base, params = params, initial_adapters(params, config.training.adapters, seed)
     zero = jnp.zeros((), jnp.int32)
     return TrainState(
         step=zero,
@@ -241,7 +252,18 @@ def _boxed_state(
         ema=jax.tree.map(jnp.copy, params) if config.training.optimizer.ema_decay else None,
         bad_run=zero,
         skipped=zero,
+        base=base,
     )
+
+
+def _weights(config: ExperimentConfig, base: Any, mesh: Mesh) -> Callable[[TrainState], Any]:
+    """The function `Program.weights`; `base` has the shardings of weights that don't train."""
+
+    def weights(state: TrainState) -> Any:
+        trained = state.params if state.ema is None else state.ema
+        return model_weights(config, trained, state.base)
+
+    return weights if base is None else on_mesh(mesh)(jax.jit(weights, out_shardings=base))
 
 
 def _state_layout(

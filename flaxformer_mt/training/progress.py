@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from flaxformer_mt.config import TrainingConfig
+from flaxformer_mt.config import ExperimentConfig, TrainingConfig
 from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.store import StoreError
 from flaxformer_mt.errors import UserError
@@ -198,7 +198,10 @@ def restored(
     checkpoint = checkpoints.restore(
         abstract.params, without_params(abstract), abstract_ema=abstract.ema
     )
-    state = TrainState(params=checkpoint.params, ema=checkpoint.ema, **checkpoint.opt_state)
+    base = None if abstract.base is None else checkpoints.restore_base(abstract.base)
+    state = TrainState(
+        params=checkpoint.params, ema=checkpoint.ema, base=base, **checkpoint.opt_state
+    )
     progress = Progress.from_dict(checkpoint.position)
     if data and progress.data and data != progress.data:
         run = checkpoints.directory.parent
@@ -211,13 +214,19 @@ def restored(
 
 
 def snapshot(
-    state: TrainState, step: int, progress: Progress, metrics: Mapping[str, float], kind: Kind
+    config: ExperimentConfig,
+    state: TrainState,
+    step: int,
+    progress: Progress,
+    metrics: Mapping[str, float],
+    kind: Kind,
 ) -> Snapshot:
     return Snapshot(
         step=step,
         params=state.params,
         opt_state=without_params(state),
         ema=state.ema,
+        adapter_scale=None if state.base is None else config.training.adapters.scale,
         position=dataclasses.asdict(progress),
         metrics=dict(metrics),
         kind=kind,

@@ -13,6 +13,7 @@ from flax import struct
 
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.pipeline import Batch  # there it becomes a pytree
+from flaxformer_mt.low_rank import merged
 from flaxformer_mt.model.embedding import softmax_bias, softmax_table, table_copies
 from flaxformer_mt.model.parameters import is_stacked
 from flaxformer_mt.model.transformer import Transformer
@@ -31,7 +32,8 @@ class TrainState:
 
     `step` counts batches and drives the randomness; the optimizer's own count advances only with
     applied updates. `bad_run` is the number of consecutive updates skipped for a non-finite loss or
-    gradient, `skipped` their total. `ema` is None unless a moving average is kept.
+    gradient, `skipped` their total. `ema` is None unless a moving average is kept. `base` is None
+    unless the parameters are adapters (`training.adapters`): then it is the model's frozen weights.
     """
 
     step: jax.Array
@@ -40,14 +42,17 @@ class TrainState:
     ema: Params | None
     bad_run: jax.Array
     skipped: jax.Array
+    base: Params | None = None
 
 
 def with_params(state: TrainState, params: Params) -> TrainState:
-    """The state with other parameters, laid out as its own; shapes must agree."""
+    """The state with other weights of the model, laid out as its own; shapes must agree."""
 
     def laid_out_as(old: Params) -> Params:
         return place_whole(params, jax.tree.map(lambda leaf: leaf.sharding, old))
 
+    if state.base is not None:
+        return dataclasses.replace(state, base=laid_out_as(state.base))
     # The average is copied: the step donates both.
     ema = None if state.ema is None else jax.tree.map(jnp.copy, laid_out_as(state.ema))
     return dataclasses.replace(state, params=laid_out_as(state.params), ema=ema)
@@ -66,6 +71,13 @@ def with_moments(state: TrainState, opt_state: Any) -> TrainState:
         is_leaf=lambda node: isinstance(node, optax.ScaleByScheduleState),
     )
     return dataclasses.replace(state, opt_state=moments)
+
+
+def model_weights(config: ExperimentConfig, params: Params, base: Params | None) -> Params:
+    """The weights that the model computes with: the parameters, or `base` with them as adapters."""
+    if base is None:
+        return params
+    return merged(base, params, config.training.adapters.scale)
 
 
 TrainStep = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
@@ -167,7 +179,9 @@ class Update:
         tokens = jnp.maximum(batch.tgt_tokens, 1).astype(jnp.float32)
         dropout_key = step_key(self.config.training.seed, state.step)
         exchanged_params = self.exchanged(state.params)
-        (loss, nll), gradient = self.gradient(exchanged_params, batch, tokens, dropout_key)
+        (loss, nll), gradient = self.gradient(
+            exchanged_params, state.base, batch, tokens, dropout_key
+        )
 
         own_gradient, own_params = self.own_parts(gradient, state.params)
         own_gradient = optax.tree.cast(own_gradient, jnp.float32)
@@ -184,6 +198,7 @@ class Update:
             ema=ema,
             bad_run=(state.bad_run + bad) * bad,
             skipped=state.skipped + bad,
+            base=state.base,
         )
         metrics = {
             "loss": loss,
@@ -219,28 +234,39 @@ class Update:
         return params
 
     def objective(
-        self, params: Params, batch: Batch, tokens: jax.Array, dropout_key: jax.Array
+        self,
+        params: Params,
+        base: Params | None,
+        batch: Batch,
+        tokens: jax.Array,
+        dropout_key: jax.Array,
     ) -> tuple[jax.Array, jax.Array]:
         """(objective, nll) of some rows, in nats divided by `tokens`."""
         params = without_frozen_gradients(params, self.config.training.freeze)
+        params = model_weights(self.config, params, base)
         sums = batch_loss(self.model, self.config, params, batch, dropout_key)
         return sums.objective / tokens, sums.nll / tokens
 
     def gradient(
-        self, params: Params, batch: Batch, tokens: jax.Array, dropout_key: jax.Array
+        self,
+        params: Params,
+        base: Params | None,
+        batch: Batch,
+        tokens: jax.Array,
+        dropout_key: jax.Array,
     ) -> ObjectiveAndGradient:
         """((objective, nll), gradient) of the whole batch, micro-batch by micro-batch."""
         objective_and_gradient = jax.value_and_grad(self.objective, has_aux=True)
         count = self.config.training.optimizer.accumulation
         if count == 1:
-            return objective_and_gradient(params, batch, tokens, dropout_key)
+            return objective_and_gradient(params, base, batch, tokens, dropout_key)
 
         def add(
             totals: ObjectiveAndGradient, numbered_batch: tuple[Batch, jax.Array]
         ) -> tuple[ObjectiveAndGradient, None]:
             micro_batch, number = numbered_batch
             key = jax.random.fold_in(dropout_key, number)
-            terms = objective_and_gradient(params, micro_batch, tokens, key)
+            terms = objective_and_gradient(params, base, micro_batch, tokens, key)
             return jax.tree.map(jnp.add, totals, terms), None
 
         batches = micro_batches(batch, count)

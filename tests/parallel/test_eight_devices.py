@@ -68,12 +68,17 @@ def program(
     rows_multiple: int = ROWS,
     exchange: str = "float32",
     optimizer: str = "adam",
+    rank: int = 0,
     **model: Any,
 ) -> Any:
     data = {"filter": {"max_length": LENGTH}, "batch": {"multiple": rows_multiple}}
     sizes = dict(zip(("data", "fsdp", "tensor"), mesh, strict=True))
     rule = TRAINING["optimizer"] | {"kind": optimizer} | OTHER_RULES.get(optimizer, {})
-    training = TRAINING | {"exchange_dtype": exchange, "optimizer": rule}
+    training = TRAINING | {
+        "exchange_dtype": exchange,
+        "optimizer": rule,
+        "adapters": {"rank": rank},
+    }
     tree = {"model": MODEL | model, "data": data, "training": training, "mesh": sizes}
     return build(freeze(tree, "a test"), src_vocab_size=vocab, tgt_vocab_size=vocab)
 
@@ -102,8 +107,10 @@ def batches() -> list[Any]:
 def some_state(abstract: Any) -> Any:
     random = np.random.default_rng(0)
     zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), abstract)
-    params = jax.tree.map(lambda leaf: random.normal(0, 0.3, leaf.shape).astype("f4"), zeros.params)
-    return zeros.replace(params=params, ema=params)
+    params, base = jax.tree.map(
+        lambda leaf: random.normal(0, 0.3, leaf.shape).astype("f4"), (zeros.params, zeros.base)
+    )
+    return zeros.replace(params=params, ema=params, base=base)
 
 
 def run(mesh: list[int], *, whole: bool, **changes: Any) -> tuple[dict[str, Any], Any]:
@@ -178,9 +185,10 @@ def largest_difference(a: Any, b: Any) -> float:
 
 
 def of_rules(mesh: list[int]) -> dict[str, tuple[dict[str, Any], Any]]:
-    """What training makes of some state with each other optimizer."""
+    """What training makes of some state with each other optimizer, and of adapters."""
     # Wide enough for Adafactor to keep rows and columns.
-    return {kind: run(mesh, whole=False, optimizer=kind, d_model=32) for kind in OTHER_RULES}
+    rules = {kind: run(mesh, whole=False, optimizer=kind, d_model=32) for kind in OTHER_RULES}
+    return rules | {"adapters": run(mesh, whole=False, rank=2, d_model=32)}
 
 
 def main() -> None:
@@ -266,6 +274,10 @@ def test_each_optimizer_equals_itself_on_a_single_device(results):
         factored = results["rules"]["adafactor"]["shards"]
         rows = "opt_state/0/0/v_row/encoder/layers_0/feed_forward/w_in"
         assert factored[rows] == [[32], [32]]
+        shards = results["rules"]["adapters"]["shards"]
+        assert shards["params/encoder/layers_0/feed_forward/w_in/a"] == [[32, 2], [16, 2]]
+        assert shards["params/encoder/layers_0/self_attention/query/b"] == [[2, 32], [2, 16]]
+        assert shards["base/encoder/layers_0/feed_forward/w_in"] == [[32, 32], [16, 16]]
 
 
 def test_gradients_exchanged_in_bfloat16(results):

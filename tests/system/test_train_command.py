@@ -1,18 +1,20 @@
 """`train` as a user runs it: killed and stopped, and from another run's weights."""
 
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from flaxformer_mt.rundir.checkpoint_choice import list_steps, select_step
 from flaxformer_mt.rundir.checkpoint_format import read_meta
 from flaxformer_mt.rundir.checkpoints import load_params
-from flaxformer_mt.rundir.digests import tree_digest
+from flaxformer_mt.rundir.digests import flatten_paths, tree_digest
 from flaxformer_mt.rundir.layout import open_run, read_status
-from tests.system.conftest import started, tiny, wait_until
+from tests.system.conftest import run_program, started, tiny, wait_until
 
 
 def group(number: int) -> list[str]:
@@ -137,3 +139,62 @@ def test_fine_tuning_takes_moments_along(run, trained, tmp_path):
     # A run that starts from this one doesn't keep them because this one did.
     done = run(*after, tmp_path / "without", status=0)
     assert "the moments of" not in done.errors
+
+
+@pytest.fixture(scope="module")
+def adapted(trained, tmp_path_factory) -> Path:
+    """A run of adapters beside `trained`'s weights, averaged."""
+    path = tmp_path_factory.mktemp("adapted") / "run"
+    settings = ("adapters.rank=1", "steps=3", "save_every=1")
+    flags = [f"--config.training.{setting}" for setting in settings]
+    done = run_program("train", "--workdir", path, "--init-from", trained, *flags)
+    assert "parameters are trained, the others stay as they are" in done.stderr
+    run_program("average", "--workdir", path, "--last", 2).check_returncode()
+    return path
+
+
+def test_adapters_are_kept_small_and_used_like_any_weights(run, trained, adapted):
+    base, *checkpoints = (
+        read_meta(adapted / "checkpoints" / name)["leaves"]["params"] for name in ("base", "2", "3")
+    )
+    best = select_step(open_run(trained).checkpoints, "best")
+    assert base == read_meta(open_run(trained).checkpoints / str(best))["leaves"]["params"]
+    assert checkpoints[0] != checkpoints[1] and not base.keys() & checkpoints[0].keys()
+
+    mean, second, third = (
+        np.asarray(
+            load_params(open_run(adapted), which)["decoder"]["layers_0"]["feed_forward"]["w_in"]
+        )
+        for which in ("average", 2, 3)
+    )
+    np.testing.assert_allclose(mean, (second + third) / 2, atol=1e-7)
+    run("translate", "--workdir", adapted, stdin=b"the dog sleeps .\n", status=0)
+
+
+def test_a_run_that_starts_from_adapters_trains_all_weights(run, adapted, tmp_path):
+    after = tmp_path / "after"
+    done = run(
+        "train", "--workdir", after, "--init-from", adapted, "--config.training.steps=1", status=0
+    )
+    assert "parameters are trained, the others" not in done.errors
+    start, mean = (
+        flatten_paths(load_params(open_run(path), which))
+        for path, which in ((after, 0), (adapted, "average"))
+    )
+    for name, leaf in mean.items():
+        np.testing.assert_array_equal(start[name], leaf)
+
+
+def test_adapters_need_the_weights_beside_which_they_were_trained(run, adapted, tmp_path):
+    alone = ("train", "--workdir", tmp_path / "alone", "--config", "quickstart")
+    done = run(*alone, "--config.training.adapters.rank=1")
+    assert done.status == 2 and "'training.adapters.rank' = 1 needs --init-from" in done.last
+    assert not (tmp_path / "alone").exists()
+
+    copy = tmp_path / "copy"
+    shutil.copytree(adapted, copy)
+    shutil.rmtree(copy / "checkpoints" / "base")
+    done = run("translate", "--workdir", copy, "--weights", 3, stdin=b"the dog sleeps .\n")
+    assert done.status == 1
+    assert "checkpoints/base" in done.last and "are adapters of these weights: restore" in done.last
+    assert "choose another" not in done.last
