@@ -9,7 +9,7 @@ from pathlib import Path
 
 PACKAGES = (
     "flaxformer-mt jax jaxlib flax optax orbax-checkpoint numpy sentencepiece sacrebleu sacremoses "
-    "ml-collections rensa".split()
+    "ml-collections rensa py3langid".split()
 )
 
 

@@ -82,7 +82,7 @@ EXTRAS = {
     "figures": ["figures"],
     "interop": ["export"],
     "files": ["hub"],
-    "data": ["dedup", "memories"],
+    "data": ["dedup", "langid", "memories"],
     "flaxformer_mt": ["ray"],  # cluster.py
     "training": ["wandb", "mlflow"],
 }

@@ -6,7 +6,7 @@ from typing import Any
 from flaxformer_mt.config.freeze import ConfigError, fields_along, flatten
 from flaxformer_mt.config.schema import Decides, ExperimentConfig
 
-_LANGUAGES = ("src_lang", "tgt_lang")  # only data.filter.script depends on them
+_LANGUAGES = ("src_lang", "tgt_lang")  # only two filters depend on them
 # First defaults of settings whose default has changed (without a corpus's name:
 # `data.train.split`). A test asks for them.
 FIRST: dict[str, Any] = {
@@ -80,7 +80,7 @@ def check_resume(
     """The settings that differ, old and new value. Raises ConfigError if one may not."""
     changed = differences(old, new)
     fixed = {key: pair for key, pair in changed.items() if not may_change(key)}
-    if new.data.filter.script:
+    if new.data.filter.reads_languages:
         fixed |= {key: pair for key, pair in changed.items() if _is_language(key)}
     if fixed:
         listed = "; ".join(

@@ -10,6 +10,8 @@ _NAMES = {
         after_batches train_steps max_update max_updates max_steps num_updates updates
     """,
     "training.label_smoothing": "smoothing label_smooth",
+    "training.optimizer.kind": "optimizer optim",
+    "training.adapters.rank": "lora_rank lora_r lora_dim",
     "training.optimizer.clip_norm": "max_grad_norm clip_grad_norm clip_gradient clip grad_clip",
     "training.optimizer.beta1": "adam_beta1 adam_betas betas",
     "training.optimizer.beta2": "adam_beta2",

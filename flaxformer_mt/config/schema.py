@@ -372,6 +372,26 @@ class FilterConfig:
         minimum=0,
         below=1,
     )
+    language: float = setting(
+        0.0,
+        "drop pairs in which either side's language is less than this share as probable as another "
+        "one, by py3langid (0: keep; 0.1 drops hardly anything that is right)",
+        minimum=0,
+        below=1,
+    )
+    max_characters: int = setting(
+        0, "drop pairs with a side longer than this, in characters (0: keep)", minimum=0
+    )
+    max_character_ratio: float = setting(
+        0.0,
+        "drop pairs whose lengths in characters differ by more than this factor (0: keep)",
+        minimum=0,
+    )
+
+    @property
+    def reads_languages(self) -> bool:
+        """Whether a filter depends on the languages of the text."""
+        return bool(self.script or self.language)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -587,15 +607,11 @@ class AdapterConfig:
         "weights, which stay as they are (Hu et al., 2022; 0: none, train the weights)",
         minimum=0,
     )
-    alpha: float = setting(16.0, "an adapter's product counts alpha / rank times", above=0)
+    scale: float = setting(2.0, "factor of an adapter's product (elsewhere alpha / rank)", above=0)
     matrices: tuple[str, ...] = setting(
         ("*",),
         "glob patterns of the layers' matrices that get an adapter, such as '*/query'",
     )
-
-    @property
-    def scale(self) -> float:
-        return self.alpha / self.rank
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

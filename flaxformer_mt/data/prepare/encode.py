@@ -281,15 +281,67 @@ def _filter_text(
             filters.IDENTICAL,
             "source and target are identical",
         )
-    if not config.script:
-        return sifted
+    if config.max_characters or config.max_character_ratio:
+        sifted = _filter_characters(sifted, places, src, tgt, config)
     names = "source", "target"
     for name, sentences, language in zip(names, (src, tgt), languages, strict=True):
-        script = filters.script_of(language) or ""
-        detail = f"under {config.script:.0%} of the {name}'s letters are {script}"
-        in_other_script = filters.other_script(sentences, script, config.script)
-        sifted = sifted.without(places[in_other_script], filters.SCRIPT, detail)
+        if config.script:
+            script = filters.script_of(language) or ""
+            detail = f"under {config.script:.0%} of the {name}'s letters are {script}"
+            in_other_script = filters.other_script(sentences, script, config.script)
+            sifted = sifted.without(places[in_other_script], filters.SCRIPT, detail)
+        if config.language:
+            sifted = _filter_languages(sifted, places, sentences, language, name, config.language)
     return sifted
+
+
+def _filter_characters(
+    sifted: Sifted,
+    places: Places,
+    src: Sequence[bytes],
+    tgt: Sequence[bytes],
+    config: FilterConfig,
+) -> Sifted:
+    """Drops pairs of `places` that are long or uneven in characters."""
+    sides = [np.array([len(text.decode().strip()) for text in side], int) for side in (src, tgt)]
+    shorter, longer = np.minimum(*sides), np.maximum(*sides)
+
+    def detail(place: int) -> str:
+        number = np.searchsorted(places, place)
+        return f"{sides[0][number]} source and {sides[1][number]} target characters"
+
+    if config.max_characters:
+        too_long = places[longer > config.max_characters]
+        sifted = sifted.without(too_long, filters.TOO_MANY_CHARACTERS, detail)
+    if config.max_character_ratio:
+        uneven = places[longer > config.max_character_ratio * shorter]
+        sifted = sifted.without(uneven, filters.CHARACTER_RATIO, detail)
+    return sifted
+
+
+def _filter_languages(
+    sifted: Sifted,
+    places: Places,
+    sentences: Sequence[bytes],
+    language: str,
+    name: str,
+    share: float,
+) -> Sifted:
+    """Drops pairs of `places` whose side called `name` is in another language."""
+    from flaxformer_mt.data.prepare.language_id import in_other_languages
+
+    others = {
+        int(places[other.place]): other for other in in_other_languages(sentences, language, share)
+    }
+
+    def detail(place: int) -> str:
+        other = others[place]
+        return (
+            f"the {name} looks like '{other.language}'; '{language}' is {other.share:.2g} times as "
+            "probable"
+        )
+
+    return sifted.without(np.array([*others], np.int64), filters.LANGUAGE, detail)
 
 
 def _filter_tokens(

@@ -89,8 +89,8 @@ def prepare(
         return verify_store(config, seed=seed, directory=directory, say=say, thorough=thorough)
 
     _require_places(directory)
-    _require_scripts(config)
     _require_packages(config)
+    _require_languages(config)
     aside = directory / ASIDE
     if aside.exists():
         over = "" if cluster and parts else "starting over; "
@@ -146,10 +146,13 @@ def valid_text(directory: Path) -> tuple[list[str], list[str]]:
 
 def _require_packages(config: DataConfig) -> None:
     """Raises PrepareError if a filter's package is missing."""
-    if config.filter.near_duplicates and importlib.util.find_spec("rensa") is None:
-        raise PrepareError(
-            f"data.filter.near_duplicates: rensa is not installed: {install('dedup')}"
-        )
+    needed = {
+        "near_duplicates": (config.filter.near_duplicates, "rensa", "dedup"),
+        "language": (config.filter.language, "py3langid", "langid"),
+    }
+    for name, (is_set, package, extra) in needed.items():
+        if is_set and importlib.util.find_spec(package) is None:
+            raise PrepareError(f"data.filter.{name}: {package} is not installed: {install(extra)}")
 
 
 class _Learned(NamedTuple):
@@ -419,18 +422,30 @@ def _in_other_scripts(config: DataConfig, sets: Mapping[str, Text]) -> Iterator[
                 )
 
 
-def _require_scripts(config: DataConfig) -> None:
-    """Raises PrepareError if a filter looks at scripts and one of a training corpus is unknown."""
-    if not config.filter.script:
-        return
+def _require_languages(config: DataConfig) -> None:
+    """Raises PrepareError if a filter looks at the language of a training corpus that it doesn't
+    know, or at its script, which isn't known."""
+    if config.filter.language:
+        from flaxformer_mt.data.prepare.language_id import knows
+
+    for key, language in _languages_of_training_text(config):
+        if config.filter.script and script_of(language) is None:
+            raise PrepareError(
+                f"{key} = {language!r}: its script is unknown: write the code as "
+                f"{language + '-Latn'!r}, or set data.filter.script to 0"
+            )
+        if config.filter.language and not knows(language):
+            raise PrepareError(
+                f"{key} = {language!r}: py3langid doesn't know this language: set "
+                "data.filter.language to 0"
+            )
+
+
+def _languages_of_training_text(config: DataConfig) -> Iterator[tuple[str, str]]:
+    """Each side's language of each training corpus, by the key of the setting that has it."""
     for corpus in config.train:
         of_corpus = config.of_corpus(corpus)
         for side, language in (("src", of_corpus.src_lang), ("tgt", of_corpus.tgt_lang)):
-            if script_of(language) is None:
-                key = f"data.{side}_lang"
-                if getattr(corpus, f"{side}_lang"):
-                    key = f"data.train.{corpus.name}.{side}_lang"
-                raise PrepareError(
-                    f"{key} = {language!r}: its script is unknown: write the code as "
-                    f"{language + '-Latn'!r}, or set data.filter.script to 0"
-                )
+            is_own = getattr(corpus, f"{side}_lang")
+            group = f"data.train.{corpus.name}" if is_own else "data"
+            yield f"{group}.{side}_lang", language

@@ -53,7 +53,7 @@ def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
         names = ["kind", *corpus.source.contents(), "tag"]
         if split == "train":
             names.append("weight")
-        if split == "train" and config.filter.script:
+        if split == "train" and config.filter.reads_languages:
             names += ["src_lang", "tgt_lang"]
         settings |= {f"{key}.{name}": getattr(corpus, name) for name in names}
     for name, setting in dataclasses.asdict(config.filter).items():
@@ -205,7 +205,8 @@ def _changed_settings(recorded: dict[str, Any], current: dict[str, Any]) -> list
     """Each setting that differs; unrecorded ones had their first default."""
     defaults = {key: first_default(key) for key in current if key not in recorded}
     recorded = defaults | recorded
-    if not (recorded["data.filter.script"] or current["data.filter.script"]):
+    reading = ("data.filter.script", "data.filter.language")  # as `FilterConfig.reads_languages`
+    if not any(settings[key] for settings in (recorded, current) for key in reading):
         recorded |= {key: current[key] for key in ("data.src_lang", "data.tgt_lang")}
     return [
         f"{key}: {recorded.get(key, 'not set')!r} then, {current.get(key, 'not set')!r} now"

@@ -176,8 +176,12 @@ def _begun(
 def _versions(config: DataConfig) -> dict[str, Any]:
     """The versions that decide how text is encoded, besides the settings."""
     installed = package_versions()
-    hashing = ("rensa",) if config.filter.near_duplicates else ()
-    versions = {name: installed.get(name) for name in ("flaxformer-mt", "sentencepiece", *hashing)}
+    names = ["flaxformer-mt", "sentencepiece"]
+    if config.filter.near_duplicates:
+        names.append("rensa")
+    if config.filter.language:
+        names.append("py3langid")
+    versions = {name: installed.get(name) for name in names}
     return versions | {"regex": regex.__version__, "Unicode": unicodedata.unidata_version}
 
 
