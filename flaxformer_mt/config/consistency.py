@@ -344,6 +344,8 @@ def _misplaced_in_corpora(data: DataConfig) -> Iterator[str]:
     for key, corpus in _corpora(data):
         if corpus.weight and not key.startswith("data.train."):
             yield f"'{key}.weight' = {corpus.weight}: only training corpora have weights"
+        if corpus.pair_weights and not key.startswith("data.train."):
+            yield f"'{key}.pair_weights': only training pairs have weights"
         if corpus.tag != " ".join(corpus.tags) or _BLANK_MARK in corpus.tag:
             yield f"'{key}.tag' = {corpus.tag!r} must be words with single blanks between them"
         for tag in corpus.tags:

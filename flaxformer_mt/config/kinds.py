@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HUB = "hf://datasets/"
 GRAMMAR_SPLITS = ("train", "valid", "test")
-_Role = Literal["file", "content", "choice", "optional"]
+_Role = Literal["file", "optional_file", "content", "choice", "optional"]
 
 
 def _reads(role: _Role) -> Any:
@@ -34,6 +34,11 @@ def _reads(role: _Role) -> Any:
 def a_file() -> Any:
     """A setting that names files: only what they hold decides the text."""
     return _reads("file")
+
+
+def an_optional_file() -> Any:
+    """A setting that names a file, or is empty."""
+    return _reads("optional_file")
 
 
 def a_content() -> Any:
@@ -70,6 +75,11 @@ class CorpusKind(abc.ABC):
         """The settings that may not be empty, those that name files first."""
         return cls._in_role("file") + cls._in_role("content")
 
+    def named_files(self) -> tuple[str, ...]:
+        """The settings that name files, those that may be empty only if they aren't."""
+        given = (name for name in self._in_role("optional_file") if getattr(self, name))
+        return (*self._in_role("file"), *given)
+
     @classmethod
     def _in_role(cls, role: _Role) -> tuple[str, ...]:
         fields = dataclasses.fields(cls)
@@ -103,6 +113,7 @@ class AlignedFiles(CorpusKind):
 
     src: str = a_file()
     tgt: str = a_file()
+    pair_weights: str = an_optional_file()
 
     @property
     def sides(self) -> tuple[str, str]:
@@ -138,6 +149,13 @@ class TabSeparated(_SidesMayBeNamed):
     meaning = "one file, columns between tabs"
     endings = ("tsv",)
 
+    pair_weights: str = a_choice()
+
+    def problems(self, key: str) -> Iterator[str]:
+        yield from super().problems(key)
+        if self.pair_weights and self.sides is None:
+            yield f"'{key}.pair_weights' needs the columns 'src' and 'tgt', too"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _TwoKeys(_OnePath):
@@ -155,12 +173,16 @@ class CommaSeparated(_TwoKeys):
     meaning = "one file, comma-separated values with quotation marks"
     endings = ("csv",)
 
+    pair_weights: str = a_choice()
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JsonLines(_TwoKeys):
     kind = "jsonl"
     meaning = "one JSON object per line, or an array of them"
     endings = ("jsonl", "ndjson", "json")
+
+    pair_weights: str = a_choice()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -211,6 +233,8 @@ class ArrayRecords(_TwoKeys):
     meaning = "ArrayRecord shards of JSON objects"
     is_by_file = False
 
+    pair_weights: str = a_choice()
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ParquetFiles(_TwoKeys):
@@ -218,6 +242,8 @@ class ParquetFiles(_TwoKeys):
     meaning = "parquet files, yours or from the Hugging Face hub"
     endings = ("parquet",)
     is_by_file = False
+
+    pair_weights: str = a_choice()
 
     @property
     def is_fetched(self) -> bool:

@@ -244,6 +244,12 @@ class CorpusConfig:
         "training: weight of this corpus in a mixture, relative to the others (0: no mixture)",
         minimum=0,
     )
+    pair_weights: str = setting(
+        "",
+        "training: a weight for each pair, by which its loss is multiplied (1 changes nothing). "
+        "files: a file with a number per line; tsv, csv: its column; jsonl, array_record, hf: its "
+        "key",
+    )
     tag: str = setting(
         "",
         "one token put before every source, such as <bt> for back-translated text or <2de> for a "
@@ -498,6 +504,11 @@ class DataConfig:
     vocabulary: VocabularyConfig = setting(VocabularyConfig, "")
     filter: FilterConfig = setting(FilterConfig, "")
     batch: BatchConfig = setting(BatchConfig, "")
+
+    @property
+    def has_pair_weights(self) -> bool:
+        """Whether training text has a weight for each pair, in one of its corpora at least."""
+        return any(corpus.pair_weights for corpus in self.train)
 
     @property
     def has_validation_text(self) -> bool:

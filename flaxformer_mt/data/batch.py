@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int32, Integer
+from jaxtyping import Float32, Int32, Integer, Shaped
 
 from flaxformer_mt.data.plan import PlanError, Shape
 from flaxformer_mt.data.store import TokenPairs, runs
@@ -16,7 +16,8 @@ class Batch:
     """Token ids, segment ids (0: padding) and positions within a segment, int32.
 
     `tgt_out` is what the decoder should predict, ending in EOS; `tgt_in` is the same shifted right
-    behind BOS (section 3.1) in each segment. NumPy arrays until placed on devices.
+    behind BOS (section 3.1) in each segment. `tgt_weights` multiply the loss of each target token
+    by its pair's weight (float32, None: all 1). NumPy arrays until placed on devices.
     """
 
     src: Int32[np.ndarray, "rows src_length"]
@@ -26,6 +27,12 @@ class Batch:
     tgt_out: Int32[np.ndarray, "rows tgt_length"]
     tgt_segment_ids: Int32[np.ndarray, "rows tgt_length"]
     tgt_positions: Int32[np.ndarray, "rows tgt_length"]
+    tgt_weights: Float32[np.ndarray, "rows tgt_length"] | None = None
+
+    @property
+    def arrays(self) -> dict[str, Any]:
+        """The arrays that it has, by name."""
+        return {name: array for name, array in vars(self).items() if array is not None}
 
     @property
     def shape(self) -> Shape:
@@ -90,9 +97,9 @@ def assemble(
         pair_in_share = np.repeat(row_in_share, counts)
         indices, sources = indices[pair_in_share], sources[pair_in_share]
         counts = counts[row_in_share]
-    *src, _ = _one_side(pairs, "src", sources, counts, rows, shape.src_length)
-    *tgt, tgt_in = _one_side(pairs, "tgt", indices, counts, rows, shape.tgt_length)
-    return Batch(*(*src, tgt_in, *tgt))
+    *src, _, _ = _one_side(pairs, "src", sources, counts, rows, shape.src_length)
+    *tgt, tgt_in, weights = _one_side(pairs, "tgt", indices, counts, rows, shape.tgt_length)
+    return Batch(*(*src, tgt_in, *tgt, weights))
 
 
 def _one_side(
@@ -102,8 +109,8 @@ def _one_side(
     counts: Integer[np.ndarray, " filled_rows"],
     rows: int,
     length: int,
-) -> tuple[Int32[np.ndarray, "rows length"], ...]:
-    """Token ids, segment ids, positions, and the ids shifted right behind BOS."""
+) -> tuple[Any, ...]:
+    """Token ids, segment ids, positions, the ids shifted right behind BOS, and weights or None."""
     lengths = pairs.sides[side].lengths(indices)
     row = np.repeat(np.arange(len(counts)), counts)  # of each pair
     number = np.arange(len(indices)) - np.repeat(np.cumsum(counts) - counts, counts)  # in its row
@@ -124,11 +131,11 @@ def _one_side(
     # Tokens of a row are side by side, so they move by as many places as the row does.
     cells = np.arange(len(tokens)) + np.repeat(row * length - row_begins[row], lengths)
 
-    def placed(
-        by_token: Int32[np.ndarray, " tokens"], empty: int
-    ) -> Int32[np.ndarray, "rows length"]:
-        array = np.full(rows * length, empty, np.int32)
+    def placed(by_token: np.ndarray, empty: int) -> Shaped[np.ndarray, "rows length"]:
+        array = np.full(rows * length, empty, by_token.dtype)
         array[cells] = by_token
         return array.reshape(rows, length)
 
-    return placed(tokens, PAD), placed(segment, 0), placed(position, 0), placed(moved, PAD)
+    ids = placed(tokens, PAD), placed(segment, 0), placed(position, 0), placed(moved, PAD)
+    weights = pairs.sides[side].weights(indices)
+    return *ids, None if weights is None else placed(np.repeat(weights, lengths), 0)

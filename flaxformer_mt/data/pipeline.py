@@ -230,8 +230,10 @@ def _flat(delivery: _Delivery) -> Int32[np.ndarray, " numbers"]:
     batch, position, after, batches = delivery
     shape = batch.src.shape + batch.tgt_in.shape
     head = [*shape, *dataclasses.astuple(position), *dataclasses.astuple(after), batches]
-    arrays = [head, *(array.ravel() for array in vars(batch).values())]
-    return np.concatenate(arrays, dtype=np.int32, casting="same_kind")
+    # Weights have as many bits as the integers.
+    arrays = (array.view(np.int32).ravel() for array in batch.arrays.values())
+    numbers = [np.array(head), *arrays]
+    return np.concatenate(numbers, dtype=np.int32, casting="same_kind")
 
 
 def _from_flat(flat: Int32[np.ndarray, " numbers"]) -> _Delivery:
@@ -239,5 +241,10 @@ def _from_flat(flat: Int32[np.ndarray, " numbers"]) -> _Delivery:
     rows, src_length, _, tgt_length, *positions, batches = numbers[:11].tolist()
     lengths = [src_length if name.startswith("src") else tgt_length for name in _FIELDS]
     arrays = np.split(numbers[11:], rows * np.cumsum(lengths)[:-1])
-    batch = Batch(*(array.reshape(rows, -1) for array in arrays))
+    fields: dict[str, Any] = {
+        name: array.reshape(rows, -1) for name, array in zip(_FIELDS, arrays, strict=True)
+    }
+    weights = fields["tgt_weights"]
+    fields["tgt_weights"] = weights.view(np.float32) if weights.size else None
+    batch = Batch(**fields)
     return _Delivery(batch, Position(*positions[:3]), Position(*positions[3:]), batches)

@@ -89,7 +89,8 @@ class Resampler:
     ) -> Tokens:
         """One side's sentences; `stream` is the epoch and the side's number."""
         lengths = sentences.lengths(indices).astype(np.int64)
-        stored = Tokens(sentences.gather(indices), _offsets(lengths))
+        weights = sentences.weights(indices)
+        stored = Tokens(sentences.gather(indices), _offsets(lengths), weights)
         words = _Words.of(stored, cutter.begins_word)
 
         sequence = np.random.SeedSequence((self._seed, *stream), spawn_key=(2,))
@@ -106,7 +107,7 @@ class Resampler:
         cuts = cutter.cut(tokens, sizes, identities[example], keys)
 
         flat, sizes = cuts.gather(draw_of_word)
-        drawn = Tokens(flat, _offsets(sizes)[words.bounds])
+        drawn = Tokens(flat, _offsets(sizes)[words.bounds], weights)
         return _within(limit, drawn, stored)
 
 
@@ -117,7 +118,7 @@ def _within(limit: int, drawn: Tokens, stored: Tokens) -> Tokens:
         return drawn
     both = StoredSentences([drawn, stored])
     chosen = np.arange(len(drawn)) + len(drawn) * too_long
-    return Tokens(both.gather(chosen), _offsets(both.lengths(chosen)))
+    return Tokens(both.gather(chosen), _offsets(both.lengths(chosen)), stored.weights)
 
 
 @dataclasses.dataclass(frozen=True)

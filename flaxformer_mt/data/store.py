@@ -1,7 +1,8 @@
 """The token store: every pair's token ids in flat memory-mapped files, with digests.
 
 A split is a list of shards, each four files: `SPLIT-NNNNN.SIDE.tokens`, sentences end to end with
-end marks, and `SPLIT-NNNNN.SIDE.offsets`, where each begins (int64, one more than sentences).
+end marks, and `SPLIT-NNNNN.SIDE.offsets`, where each begins (int64, one more than sentences). If
+training pairs have weights, `SPLIT-NNNNN.tgt.weights` has them (float32).
 `store.json` records a split's corpora, and sizes and sha256 digests.
 """
 
@@ -14,10 +15,10 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from jaxtyping import Int32, Int64, Integer
+from jaxtyping import Float32, Int32, Int64, Integer
 
 from flaxformer_mt.data.order import StoredCorpus
 from flaxformer_mt.errors import UserError
@@ -28,6 +29,7 @@ DTYPES = ("<u2", "<u4")  # of ids, in bytes as few as the vocabulary allows
 INDEX = "store.json"
 SPLITS = ("train", "valid")
 SIDES = ("src", "tgt")
+WEIGHTS = "weights"
 SHARD_TOKENS = 1 << 27  # a shard is closed when a side has this many tokens: 256 MB of 16-bit ids
 
 _VERIFIED = 64 << 20  # bytes of a larger file that are verified when a store is opened
@@ -41,14 +43,16 @@ class StoreError(UserError):
 
 @dataclasses.dataclass(frozen=True)
 class Tokens:
-    """One side of a shard: flat ids and the offsets between sentences."""
+    """One side of a shard: flat ids, the offsets between sentences, and perhaps their weights."""
 
     flat: Integer[np.ndarray, " tokens"]
     offsets: Int64[np.ndarray, " pairs_and_one"]
+    weights: Float32[np.ndarray, " pairs"] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles mapped arrays by their files."""
-        return _tokens_of, (_portable(self.flat), _portable(self.offsets))
+        arrays = (self.flat, self.offsets, self.weights)
+        return _tokens_of, tuple(array if array is None else _portable(array) for array in arrays)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -62,16 +66,23 @@ class Tokens:
         return self.flat[runs(starts, self.offsets[indices + 1] - starts)].astype(np.int32)
 
 
-def _portable(array: np.ndarray) -> np.ndarray | tuple[str, str]:
+_Portable = np.ndarray | tuple[str, str]  # an array, or a mapped one's file and type
+
+
+def _portable(array: np.ndarray) -> _Portable:
     if isinstance(array, np.memmap) and array.filename is not None:
         return str(array.filename), array.dtype.str
     return array
 
 
-def _tokens_of(*arrays: np.ndarray | tuple[str, str]) -> Tokens:
+def _tokens_of(flat: _Portable, offsets: _Portable, weights: _Portable | None) -> Tokens:
     return Tokens(
-        *(np.memmap(*array, mode="r") if isinstance(array, tuple) else array for array in arrays)
+        _array_of(flat), _array_of(offsets), None if weights is None else _array_of(weights)
     )
+
+
+def _array_of(portable: _Portable) -> np.ndarray:
+    return np.memmap(*portable, mode="r") if isinstance(portable, tuple) else portable
 
 
 class StoredSentences:
@@ -104,6 +115,17 @@ class StoredSentences:
             starts = ends[places] - lengths[places]
             tokens[runs(starts, lengths[places])] = shard.gather(local)
         return tokens
+
+    def weights(
+        self, indices: Integer[np.ndarray, " items"]
+    ) -> Float32[np.ndarray, " items"] | None:
+        """The weights of the sentences' pairs, if they have any."""
+        if any(shard.weights is None for shard in self.shards):
+            return None
+        weights = np.empty(len(indices), np.float32)
+        for shard, places, local in self._by_shard(indices):
+            weights[places] = cast(np.ndarray, shard.weights)[local]
+        return weights
 
     def all_lengths(
         self, first: int = 0, stop: int | None = None
@@ -218,7 +240,7 @@ class Store:
 
 
 def file_name(split: str, number: int, side: str, part: str) -> str:
-    """The name of a file of a shard; `part` is "tokens" or "offsets"."""
+    """The name of a file of a shard; `part` is "tokens", "offsets" or "weights"."""
     return f"{_shard_name(split, number, side)}.{part}"
 
 
@@ -290,15 +312,20 @@ def _open_shard(
 ) -> tuple[Tokens, list[str]]:
     """One side of a shard, whose files have this prefix, and the files' digests."""
     arrays, digests = [], []
-    for part, dtype in (("tokens", index["dtype"]), ("offsets", "<i8")):
+    parts = {"tokens": index["dtype"], "offsets": "<i8"}
+    if f"{prefix}.{WEIGHTS}" in index["files"]:
+        parts[WEIGHTS] = "<f4"
+    for part, dtype in parts.items():
         path = index_file.with_name(f"{prefix}.{part}")
         recorded = index["files"][path.name]
         arrays.append(_open_array(path, recorded, np.dtype(dtype), thorough=thorough))
         digests.append(recorded["sha256"])
-    flat, offsets = arrays
+    flat, offsets, *weights = arrays
     if not len(offsets) or offsets[-1] != len(flat):
         raise ValueError(f"the offsets of {prefix} do not match its tokens")
-    return Tokens(flat, offsets), digests
+    if weights and len(weights[0]) != len(offsets) - 1:
+        raise ValueError(f"{prefix} has another number of weights than of sentences")
+    return Tokens(flat, offsets, *weights), digests
 
 
 def _open_array(

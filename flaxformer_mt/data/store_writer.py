@@ -9,18 +9,28 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from jaxtyping import Int64, Integer
+from jaxtyping import Float32, Int64, Integer
 
 from flaxformer_mt.data import store
 
 _PARTS = ("tokens", "offsets")
+_NO_WEIGHTS = np.empty(0, np.float32)
 
 
 class StoreWriter(contextlib.AbstractContextManager["StoreWriter"]):
     """Writes a store into an existing empty folder. Not thread-safe."""
 
-    def __init__(self, directory: Path, *, vocabulary_size: int, vocabulary_digest: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        vocabulary_size: int,
+        vocabulary_digest: str,
+        has_weights: bool = False,
+    ) -> None:
+        """`has_weights`: each training pair comes with one."""
         self._directory = directory
+        self._has_weights = has_weights
         self._vocabulary_digest = vocabulary_digest
         self._dtype = np.dtype(store.DTYPES[vocabulary_size > 1 << 16])
         self._open: dict[tuple[str, str, str], BinaryIO] = {}
@@ -46,8 +56,9 @@ class StoreWriter(contextlib.AbstractContextManager["StoreWriter"]):
         src_lengths: Int64[np.ndarray, " pairs"],
         tgt: Integer[np.ndarray, " tgt_tokens"],
         tgt_lengths: Int64[np.ndarray, " pairs"],
+        weights: Float32[np.ndarray, " pairs"] = _NO_WEIGHTS,
     ) -> None:
-        """Adds pairs: sentences end to end, each with its end mark, and their lengths."""
+        """Adds pairs: sentences end to end, each with its end mark, their lengths and weights."""
         if not self._corpora[split]:
             self.begin_corpus(split, "")
         longest = 0
@@ -58,6 +69,8 @@ class StoreWriter(contextlib.AbstractContextManager["StoreWriter"]):
             ends = before + np.cumsum(lengths, dtype="<i8")
             self._open[split, side, "offsets"].write(ends.tobytes())
             longest = max(longest, before + len(flat))
+        if (split, "tgt", store.WEIGHTS) in self._open:
+            self._open[split, "tgt", store.WEIGHTS].write(weights.astype("<f4").tobytes())
         self._corpora[split][-1]["pairs"] += len(src_lengths)
         if longest >= store.SHARD_TOKENS:
             self._end_shard(split)
@@ -84,15 +97,20 @@ class StoreWriter(contextlib.AbstractContextManager["StoreWriter"]):
         return hashlib.sha256(text).hexdigest()
 
     def _begin_shard(self, split: str) -> None:
-        for side, part in itertools.product(store.SIDES, _PARTS):
+        for side, part in self._files_of_shard(split):
             path = self._directory / store.file_name(split, self._shards[split], side, part)
             file = self._open[split, side, part] = open(path, "wb")
             if part == "offsets":
                 file.write(bytes(8))
         self._shards[split] += 1
 
+    def _files_of_shard(self, split: str) -> list[tuple[str, str]]:
+        """The side and the part of each file."""
+        weights = [("tgt", store.WEIGHTS)] if self._has_weights and split == "train" else []
+        return [*itertools.product(store.SIDES, _PARTS), *weights]
+
     def _end_shard(self, split: str) -> None:
-        for side, part in itertools.product(store.SIDES, _PARTS):
+        for side, part in self._files_of_shard(split):
             file = self._open[split, side, part]
             file.close()
             path = Path(file.name)

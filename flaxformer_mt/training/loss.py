@@ -48,7 +48,7 @@ def smoothed_cross_entropy(
     types: int | None = None,
     bias: Float[Array, " vocab"] | None = None,
 ) -> LossSums:
-    """Loss of `hidden @ table.T + bias` against `labels`, summed over positions with weight 1.
+    """Loss of `hidden @ table.T + bias` against `labels`, times weights, summed.
 
     At most about `chunk` positions (0: all) have logits at any moment. A custom rule computes the
     gradient of `objective` in the same pass, without a second softmax; `nll` has no gradient.

@@ -173,7 +173,9 @@ def build(
         weights=weights,
         eval_step=_called(eval_step, mesh),
         compilations=train_step._cache_size,  # type: ignore[attr-defined]
-        lower_train_step=_lowering(train_step, abstract, mesh),
+        lower_train_step=_lowering(
+            train_step, abstract, mesh, has_weights=config.data.has_pair_weights
+        ),
         lower_eval_step=_lowering(eval_step, validated, mesh),
     )
 
@@ -292,17 +294,24 @@ def _called(step: Any, mesh: Mesh) -> Callable[[Any, Batch], Any]:
     return on_mesh(mesh)(lambda carried, batch: step(carried, place_batch(batch, mesh)))
 
 
-def _lowering(step: Any, carried: Any, mesh: Mesh) -> Callable[[Shape], Lowered]:
+def _lowering(
+    step: Any, carried: Any, mesh: Mesh, *, has_weights: bool = False
+) -> Callable[[Shape], Lowered]:
     """Lowers a jitted step for one shape of batch; `carried` is abstract."""
-    return on_mesh(mesh)(lambda shape: step.lower(carried, abstract_batch(shape, mesh)))
+    return on_mesh(mesh)(
+        lambda shape: step.lower(carried, abstract_batch(shape, mesh, has_weights=has_weights))
+    )
 
 
-def abstract_batch(shape: Shape, mesh: Mesh) -> Any:
+def abstract_batch(shape: Shape, mesh: Mesh, *, has_weights: bool = False) -> Any:
     """A `Batch` of this shape without values, its rows split over the mesh."""
     sharding = batch_sharding(mesh)
     lengths = {"src": shape.src_length, "tgt": shape.tgt_length}
     fields = {}
     for name in (field.name for field in dataclasses.fields(Batch)):
         size = shape.rows, lengths[name[:3]]
-        fields[name] = jax.ShapeDtypeStruct(size, jnp.int32, sharding=sharding)
+        dtype = jnp.float32 if name == "tgt_weights" else jnp.int32
+        fields[name] = jax.ShapeDtypeStruct(size, dtype, sharding=sharding)
+    if not has_weights:
+        del fields["tgt_weights"]
     return Batch(**fields)  # type: ignore[arg-type]

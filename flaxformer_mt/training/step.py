@@ -119,6 +119,8 @@ def batch_loss(
     )
     labels = jnp.asarray(batch.tgt_out)
     weights = jnp.asarray(batch.tgt_segment_ids > 0, jnp.float32)
+    if batch.tgt_weights is not None:
+        weights *= batch.tgt_weights
     if parts == 1:
         return loss(hidden, table, labels, weights)
 
@@ -151,9 +153,10 @@ def make_train_step(
 ) -> TrainStep:
     """`(state, batch) -> (state, metrics)`, to be jitted with the state donated.
 
-    The gradient is that of the smoothed loss summed over the batch's target tokens and divided by
-    their number, also with micro-batches. An update whose loss or gradient isn't finite changes no
-    parameters, moments or average, and is counted. `schedule` is the optimizer's, for the metrics.
+    The gradient is that of the smoothed loss, times the pair's weight if it has one, summed over
+    the batch's target tokens and divided by their number, also with micro-batches. An update whose
+    loss or gradient isn't finite changes no parameters, moments or average, and is counted.
+    `schedule` is the optimizer's, for the metrics.
 
     With a `layout`, gradients are summed into the parts that it names and each device updates its
     own; the jitted step's shardings say how the parameters are laid out then.

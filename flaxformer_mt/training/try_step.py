@@ -103,5 +103,7 @@ def full_batch(shape: Shape, program: Program, *, longest: int) -> Batch:
         fields[side] = random.integers(UNK + 1, vocab_size, (rows, length), np.int32)
         fields[f"{side}_segment_ids"] = columns // longest + 1
         fields[f"{side}_positions"] = columns % longest
+    if program.config.data.has_pair_weights:
+        fields["tgt_weights"] = np.ones((rows, shape.tgt_length), np.float32)
     tgt = fields.pop("tgt")
     return Batch(tgt_in=tgt, tgt_out=tgt, **fields)

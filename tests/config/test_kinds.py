@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import flaxformer_mt
-from flaxformer_mt.config import CorpusConfig, ScheduleConfig, kinds
+from flaxformer_mt.config import CorpusConfig, OptimizerConfig, ScheduleConfig, kinds
 from flaxformer_mt.config.schema import BatchConfig
 
 PACKAGE = Path(flaxformer_mt.__file__).parent
@@ -16,6 +16,7 @@ SOURCES = typing.get_args(kinds.CorpusSource)
 GROUPS = {
     "kind": (CorpusConfig, kinds.CorpusSource, kinds.SourceName),
     "curve": (ScheduleConfig, kinds.RateCurve, kinds.CurveName),
+    "rule": (OptimizerConfig, kinds.UpdateRule, kinds.RuleName),
     "form": (BatchConfig, kinds.BatchLayout, kinds.LayoutName),
 }
 
@@ -33,7 +34,7 @@ def test_a_union_has_a_member_for_each_name_and_its_settings_are_the_groups(grou
 
 def test_a_corpus_has_the_settings_of_its_kind_alone():
     corpus = CorpusConfig(kind="jsonl", path="a.jsonl", src="en", tgt="de", size=9, weight=2.0)
-    assert corpus.source == kinds.JsonLines(path="a.jsonl", src="en", tgt="de")
+    assert corpus.source == kinds.JsonLines(path="a.jsonl", src="en", tgt="de", pair_weights="")
     assert corpus.source.needed() == ("path", "src", "tgt")
     assert ScheduleConfig(kind="peak", peak=0.5).curve == kinds.PeakCurve(
         peak=0.5, warmup_steps=4000

@@ -50,7 +50,7 @@ def test_rows_equal_those_written_by_hand(pairs, extra, data):
     views = by_hand([tgt[i] for i in order], shape.rows, shape.tgt_length)
     arrays = [batch.tgt_out, batch.tgt_segment_ids, batch.tgt_positions, batch.tgt_in]
     assert [array.tolist() for array in arrays] == views
-    assert {array.dtype for array in vars(batch).values()} == {np.dtype(np.int32)}
+    assert {array.dtype for array in batch.arrays.values()} == {np.dtype(np.int32)}
     assert batch.src_tokens == sum(len(s) + 1 for s in src)
     assert batch.tgt_tokens == sum(len(t) + 1 for t in tgt)
     assert batch.sentences == len(pairs)
@@ -69,7 +69,7 @@ def test_what_does_not_fit_is_an_error():
 
 
 def joined(parts: list[Batch]) -> dict[str, np.ndarray]:
-    return {name: np.concatenate([vars(part)[name] for part in parts]) for name in vars(parts[0])}
+    return {name: np.concatenate([part.arrays[name] for part in parts]) for name in parts[0].arrays}
 
 
 @pytest.mark.parametrize(("form", "window"), [("bucket", 30), ("pack", 30), ("pack", 1000)])
@@ -89,7 +89,7 @@ def test_any_number_of_hosts_goes_on_with_the_same_global_batches(form, window):
             shares = [batches(Share((n,), hosts), start, len(expected)) for n in range(hosts)]
             for number, (batch, _) in enumerate(expected):
                 union = joined([share[number][0] for share in shares])
-                assert all(np.array_equal(union[name], x) for name, x in vars(batch).items())
+                assert all(np.array_equal(union[name], x) for name, x in batch.arrays.items())
 
 
 @settings(deadline=None)
@@ -100,14 +100,16 @@ def test_rows_without_pairs_and_missing_rows_are_padding(counts, hosts):
     together = assemble(PAIRS, indices, shape, np.array(counts, np.int64))
     shares = [Share((host,), hosts) for host in range(hosts)]
     parts = [assemble(PAIRS, indices, shape, np.array(counts, np.int64), share) for share in shares]
-    assert all(np.array_equal(joined(parts)[name], array) for name, array in vars(together).items())
+    assert all(
+        np.array_equal(joined(parts)[name], array) for name, array in together.arrays.items()
+    )
     assert together.src_segment_ids.max(axis=1).tolist() == counts + [0] * (12 - len(counts))
     assert together.sentences == sum(counts)
 
     # A host's rows need not be neighbours.
     distant = assemble(PAIRS, indices, shape, np.array(counts, np.int64), Share((0, 3), 4))
-    for name, array in vars(distant).items():
-        assert np.array_equal(array, vars(together)[name][[0, 1, 2, 9, 10, 11]])
+    for name, array in distant.arrays.items():
+        assert np.array_equal(array, together.arrays[name][[0, 1, 2, 9, 10, 11]])
 
 
 @pytest.mark.parametrize("form", ["bucket", "pack"])

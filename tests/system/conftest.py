@@ -33,6 +33,11 @@ def run_program(
     )
 
 
+def ran(*command: object) -> subprocess.CompletedProcess[str]:
+    """Runs another program to its end."""
+    return subprocess.run([*map(str, command)], capture_output=True, encoding="utf-8", timeout=500)
+
+
 def started(
     *arguments: object, new_group: bool = False, streams: Mapping[str, int] = {}, **variables: str
 ) -> subprocess.Popen[str]:

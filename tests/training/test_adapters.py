@@ -63,9 +63,10 @@ def test_an_adapter_adds_the_product_of_its_matrices():
     assert got["stack"]["bias"] is base["stack"]["bias"] and got["table"] is base["table"]
 
 
-@pytest.mark.parametrize("scan_layers", [False, True])
-def test_only_adapters_train_and_at_first_they_change_nothing(scan_layers):
-    form = {"model.scan_layers": scan_layers, "training.optimizer.ema_decay": 0.0}
+@pytest.mark.parametrize(("scan_layers", "ema_decay"), [(False, 0.0), (True, 0.9)])
+def test_only_adapters_train_and_at_first_they_change_nothing(scan_layers, ema_decay):
+    """What is validated has the adapters' moving average, if it is kept."""
+    form = {"model.scan_layers": scan_layers, "training.optimizer.ema_decay": ema_decay}
     built = build_tiny({**ADAPTERS, **form})
     state, batch = built.init(), uneven_batch()
     start = on_host(state)
@@ -80,7 +81,8 @@ def test_only_adapters_train_and_at_first_they_change_nothing(scan_layers):
     assert_same(on_host(state.base), start.base)
     weights = on_host(built.weights(state))
     assert_same(weights["embedding"], start.base["embedding"])
-    for name, adapters in on_host(state.params)["decoder"].items():
+    trained = on_host(state.params if state.ema is None else state.ema)
+    for name, adapters in trained["decoder"].items():
         for key, adapter in adapters["cross_attention"].items():
             before, after = (
                 tree["decoder"][name]["cross_attention"][key] for tree in (start.base, weights)

@@ -83,6 +83,45 @@ def test_the_loss_of_packed_rows_is_the_sum_of_their_pairs_losses():
     assert together == pytest.approx(single, rel=1e-5)
 
 
+def weighted(batch: Batch, weights: np.ndarray) -> Batch:
+    """The batch with a weight for each row's only pair."""
+    by_token = np.where(batch.tgt_segment_ids > 0, weights[:, None], 0).astype(np.float32)
+    return dataclasses.replace(batch, tgt_weights=by_token)
+
+
+def test_a_pairs_weight_multiplies_its_loss_and_its_gradient():
+    pairs, params = random_pairs(4), without_dropout().init().params
+    shape, weights = Shape(4, MAX_LENGTH, MAX_LENGTH), np.array([0, 0.5, 1, 3])
+
+    @jax.jit
+    def objective(params: Any, batch: Batch) -> Any:
+        return batch_loss(without_dropout().model, tiny(), params, batch, None).objective
+
+    def gradient(indices: list[int], weights: np.ndarray | None = None) -> Any:
+        batch = assemble(pairs, np.array(indices), shape)
+        batch = batch if weights is None else weighted(batch, weights)
+        return jax.device_get(jax.value_and_grad(objective)(params, batch))
+
+    together = gradient([0, 1, 2, 3], weights)
+    single = [gradient([number]) for number in range(4)]
+    expected = jax.tree.map(lambda *each: sum(w * x for w, x in zip(weights, each)), *single)  # noqa: B905
+    assert_close(together, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_a_step_divides_weighted_losses_by_the_number_of_tokens(accumulation):
+    """So weights of 2 are a loss twice as high, and those of 1 change nothing."""
+    on, batch = without_dropout(accumulation), uneven_batch()
+    rows = np.ones(len(batch.tgt_out))
+    states, metrics = zip(
+        *(run([one], on) for one in (batch, weighted(batch, rows), weighted(batch, 2 * rows))),
+        strict=True,
+    )
+    plain, ones, twos = (float(of_run[0]["loss"]) for of_run in metrics)
+    assert plain == pytest.approx(ones, rel=1e-6) and twos == pytest.approx(2 * plain, rel=1e-5)
+    assert_close(states[0].params, states[1].params, rtol=1e-5, atol=1e-7)
+
+
 def test_dropout_differs_from_step_to_step_and_with_the_seed():
     keys = [
         tuple(jax.random.key_data(step_key(seed, jnp.int32(step))).tolist())

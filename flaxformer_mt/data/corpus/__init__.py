@@ -14,6 +14,7 @@ from flaxformer_mt.data.corpus.pairs import (
     Pair as Pair,
     PairSource as PairSource,
     checked as checked,
+    weight_of as weight_of,
 )
 from flaxformer_mt.data.corpus.source import (
     open_source as open_source,

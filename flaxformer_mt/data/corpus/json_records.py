@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from flaxformer_mt.config.kinds import ArrayRecords, JsonLines
@@ -17,7 +17,7 @@ from flaxformer_mt.data.corpus.pairs import (
     CorpusRecord,
     NoText,
     PairSource,
-    both,
+    record_of,
 )
 from flaxformer_mt.data.corpus.shards import read_array_record
 from flaxformer_mt.data.corpus.text_files import (
@@ -40,7 +40,7 @@ def open_lines(settings: JsonLines, folder: str, key: str) -> PairSource:
         {"path": path},
         f"{path} (entries)" if is_array else str(path),
         (functools.partial(_entries if is_array else lines, path),),
-        functools.partial(_texts_of if is_array else texts_at, src=settings.src, tgt=settings.tgt),
+        functools.partial(_texts_of if is_array else texts_at, keys=_keys(settings)),
         is_seekable=are_plain(path) and not is_array,
     )
 
@@ -52,13 +52,17 @@ def open_shards(settings: ArrayRecords, folder: str, key: str) -> PairSource:
         {f"path[{number}]": shard for number, shard in enumerate(matches)},
         settings.path,
         tuple(functools.partial(read_array_record, shard) for shard in matches),
-        functools.partial(texts_at, src=settings.src, tgt=settings.tgt),
+        functools.partial(texts_at, keys=_keys(settings)),
     )
 
 
-def texts_at(record: bytes, src: str, tgt: str) -> CorpusRecord:
-    """The texts of a JSON record under two keys."""
-    return _texts_of(parsed(record), src, tgt)
+def _keys(settings: JsonLines | ArrayRecords) -> tuple[str, ...]:
+    return (*settings.sides, settings.pair_weights) if settings.pair_weights else settings.sides
+
+
+def texts_at(record: bytes, keys: Sequence[str]) -> CorpusRecord:
+    """The texts of a JSON record under two keys, and the number under a third one, if given."""
+    return _texts_of(parsed(record), keys)
 
 
 def _is_array(path: AnyPath) -> bool:
@@ -83,8 +87,10 @@ def _entries(path: AnyPath) -> Iterator[Any]:
     yield from entries
 
 
-def _texts_of(content: Any, src: str, tgt: str) -> CorpusRecord:
-    return both(trimmed(text_at(content, src)), trimmed(text_at(content, tgt)))
+def _texts_of(content: Any, keys: Sequence[str]) -> CorpusRecord:
+    src, tgt, *pair_weights = keys
+    texts = (trimmed(text_at(content, key)) for key in (src, tgt))
+    return record_of(*texts, *(number_at(content, key) for key in pair_weights))
 
 
 def trimmed(text: bytes | NoText) -> bytes | NoText:
@@ -112,11 +118,32 @@ def parsed(record: bytes) -> Any:
         return NoText(MALFORMED_JSON, str(error))
 
 
+def number_at(content: Any, key: str) -> bytes | NoText:
+    """The number under a key, written out; `text_at` if it is a text."""
+    value = _value_at(content, key)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return repr(value).encode() if is_number else text_at(content, key)
+
+
 def text_at(content: Any, key: str) -> bytes | NoText:
     """The UTF-8 text under a key; a dot enters an object, unless it is part of a name.
 
     `content` is as `parsed` gives it. In parquet a text may be bytes.
     """
+    content = _value_at(content, key)
+    if isinstance(content, bytes | NoText):
+        return content
+    if not isinstance(content, str):
+        return NoText(NO_TEXT, f"{key!r} is {_shown(content)}, not a string")
+    try:
+        return content.encode()
+    except UnicodeEncodeError as error:
+        surrogate = ord(content[error.start])
+        return NoText(INVALID_UTF8, f"half a character, U+{surrogate:04X}, in {key!r}")
+
+
+def _value_at(content: Any, key: str) -> Any:
+    """The value under a key, or NoText."""
     if isinstance(content, NoText):
         return content
     remaining: str | None = key
@@ -128,15 +155,7 @@ def text_at(content: Any, key: str) -> bytes | NoText:
             present = ", ".join(map(repr, list(content)[:8])) or "none"
             return NoText(NO_TEXT, f"no key {key!r}; keys there: {present}")
         content = content[name]
-    if isinstance(content, bytes):
-        return content
-    if not isinstance(content, str):
-        return NoText(NO_TEXT, f"{key!r} is {_shown(content)}, not a string")
-    try:
-        return content.encode()
-    except UnicodeEncodeError as error:
-        surrogate = ord(content[error.start])
-        return NoText(INVALID_UTF8, f"half a character, U+{surrogate:04X}, in {key!r}")
+    return content
 
 
 def first_name(key: str, present: Container[str]) -> tuple[str, str | None]:

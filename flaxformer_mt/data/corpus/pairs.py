@@ -7,7 +7,7 @@ import functools
 import hashlib
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.errors import UserError
@@ -29,6 +29,9 @@ MALFORMED_CSV = "malformed CSV"
 MALFORMED_JSON = "malformed JSON"
 NO_TEXT = "no text under the key"
 UNFINISHED = "no finished translation"
+NO_WEIGHT = "no weight"
+WEIGHT_OF_ZERO = "weight of 0"
+_LARGEST_WEIGHT = 1e6  # more is another kind of number
 HEADER = "header line"  # of a record that never was a pair
 HELD_OUT = "held out for validation"
 TRAINED_ON = "used for training"
@@ -52,22 +55,28 @@ class NoText:
     detail: str
 
 
-CorpusRecord = tuple[bytes, bytes] | NoText  # the source and the target, not yet checked
+# The source, the target and, where pairs have one, the weight; not yet checked.
+CorpusRecord = tuple[bytes, bytes] | tuple[bytes, bytes, bytes] | NoText
 
 
-def both(src: bytes | NoText, tgt: bytes | NoText) -> CorpusRecord:
-    """The record of the two sides."""
-    if isinstance(src, NoText):
-        return src
-    if isinstance(tgt, NoText):
-        return tgt
-    return src, tgt
+def record_of(*texts: bytes | NoText) -> CorpusRecord:
+    """The record of a source, a target and perhaps a weight."""
+    for text in texts:
+        if isinstance(text, NoText):
+            return text
+    return cast(CorpusRecord, texts)
 
 
 def checked(record: CorpusRecord) -> tuple[bytes, bytes]:
-    """A record in which `PairSource.check` has found no defect."""
+    """Source and target of a record in which `PairSource.check` has found no defect."""
     assert not isinstance(record, NoText)
-    return record
+    return record[0], record[1]
+
+
+def weight_of(record: CorpusRecord) -> float:
+    """The weight of such a record's pair: 1 where pairs have none."""
+    assert not isinstance(record, NoText)
+    return float(record[2]) if len(record) == 3 else 1.0
 
 
 class Pair(NamedTuple):
@@ -176,12 +185,15 @@ class PairSource:
         """
         if isinstance(record, NoText):
             return Defect(self.label, line, record.reason, record.detail)
-        for (side, name), text in zip(_SIDES, record, strict=True):
+        src, tgt, *weight = record
+        for (side, name), text in zip(_SIDES, (src, tgt), strict=True):
             problem = self._problem(name, text)
             if problem:
                 return Defect(self.file_of(side), line, *problem)
+        for text in weight:
+            if problem := _weight_problem(text):
+                return Defect(str(self.files.get("pair_weights", self.label)), line, *problem)
         if self.fraction:
-            src, _ = record
             digest = hashlib.blake2b(src.strip(), digest_size=8).digest()
             if (int.from_bytes(digest) < self.fraction * 2**64) != self.held_out:
                 reason = TRAINED_ON if self.held_out else HELD_OUT
@@ -201,3 +213,14 @@ class PairSource:
         if is_blank(decoded):
             return EMPTY_SIDE, f"the {side} is blank"
         return None
+
+
+def _weight_problem(text: bytes) -> tuple[str, str] | None:
+    """Why a text isn't the weight of a pair to train on: the reason and details."""
+    try:
+        weight = float(text)
+    except ValueError:
+        return NO_WEIGHT, f"{text.decode(errors='replace')!r} is not a number"
+    if not 0 <= weight <= _LARGEST_WEIGHT:
+        return NO_WEIGHT, f"{weight:g} is not between 0 and {_LARGEST_WEIGHT:,.0f}"
+    return None if weight else (WEIGHT_OF_ZERO, "the pair would not be trained on")

@@ -11,14 +11,20 @@ from typing import Any
 
 from flaxformer_mt.config.kinds import HUB, ParquetFiles
 from flaxformer_mt.data.corpus import paths
-from flaxformer_mt.data.corpus.json_records import first_name, parsed, text_at, trimmed
+from flaxformer_mt.data.corpus.json_records import (
+    first_name,
+    number_at,
+    parsed,
+    text_at,
+    trimmed,
+)
 from flaxformer_mt.data.corpus.pairs import (
     NO_TEXT,
     CorpusError,
     CorpusRecord,
     NoText,
     PairSource,
-    both,
+    record_of,
 )
 from flaxformer_mt.files import hub
 from flaxformer_mt.files.reading import AnyPath
@@ -37,8 +43,8 @@ def open_files(settings: ParquetFiles, folder: str, key: str, *, download: bool)
     else:
         matches = paths.require_matches(settings.path, folder, f"{key}.path")
     files = {f"path[{number}]": path for number, path in enumerate(matches)}
-    keys = settings.src, settings.tgt
-    readers = tuple(functools.partial(_rows, path, keys) for path in matches)
+    read = functools.partial(_rows, sides=settings.sides, pair_weights=settings.pair_weights)
+    readers = tuple(functools.partial(read, path) for path in matches)
     return PairSource(files, settings.path, readers, _record)
 
 
@@ -60,13 +66,14 @@ def _hub_files(address: str, key: str, *, download: bool) -> tuple[AnyPath, ...]
     return files
 
 
-def _record(sides: tuple[bytes | NoText, bytes | NoText]) -> CorpusRecord:
-    src, tgt = sides
-    return both(trimmed(src), trimmed(tgt))
+def _record(texts: tuple[bytes | NoText, ...]) -> CorpusRecord:
+    return record_of(*map(trimmed, texts))
 
 
-def _rows(path: AnyPath, keys: tuple[str, str]) -> Iterator[tuple[bytes | NoText, bytes | NoText]]:
-    """Each row's two sides."""
+def _rows(
+    path: AnyPath, sides: tuple[str, str], pair_weights: str
+) -> Iterator[tuple[bytes | NoText, ...]]:
+    """Each row's two sides, and its weight if there is a column for it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -75,11 +82,12 @@ def _rows(path: AnyPath, keys: tuple[str, str]) -> Iterator[tuple[bytes | NoText
             paths.open_binary(path) as stream,
             pq.ParquetFile(stream, buffer_size=_BUFFER, pre_buffer=False) as file,
         ):
-            columns = [_Column.of(file.schema_arrow, key, path) for key in keys]
+            columns = [_Column.of(file.schema_arrow, key, path) for key in sides]
+            if pair_weights:
+                columns.append(_Column.of(file.schema_arrow, pair_weights, path, is_number=True))
             needed = [".".join(column.names) for column in columns]
             for batch in file.iter_batches(_ROWS, columns=needed):
-                src, tgt = (column.texts(batch) for column in columns)
-                yield from zip(src, tgt, strict=True)
+                yield from zip(*(column.texts(batch) for column in columns), strict=True)
     except (pa.ArrowException, OSError) as error:
         raise CorpusError(f"{path}: cannot be read as parquet: {error}; write it again") from error
 
@@ -91,10 +99,11 @@ class _Column:
     key: str
     names: tuple[str, ...]
     within: str | None
+    is_number: bool = False
 
     @classmethod
-    def of(cls, schema: Any, key: str, path: AnyPath) -> _Column:
-        """Raises CorpusError for a key that leads to no text."""
+    def of(cls, schema: Any, key: str, path: AnyPath, *, is_number: bool = False) -> _Column:
+        """Raises CorpusError for a key that leads to no text, or to no number either."""
         import pyarrow as pa
 
         names: list[str] = []
@@ -115,9 +124,10 @@ class _Column:
             kind = _decoded(types[name])
             fields = list(kind) if pa.types.is_struct(kind) else []
 
-        if remaining is None and not _is_text(kind):
+        may_hold = _may_be_weight if is_number else _is_text
+        if remaining is None and not may_hold(kind):
             raise CorpusError(f"{path}: column {key!r} holds {kind}, not text{_advice(key, kind)}")
-        return cls(key, tuple(names), remaining)
+        return cls(key, tuple(names), remaining, is_number)
 
     def texts(self, batch: Any) -> Iterator[bytes | NoText]:
         """The text of each row, or why it has none."""
@@ -132,6 +142,8 @@ class _Column:
             # as it is, or taken by `struct_field`.
             column = column.storage
         if self.within is None:
+            if _is_number(column.type):
+                column = column.cast(pa.large_string())
             for text in column.cast(pa.large_binary()).to_pylist():
                 yield NoText(NO_TEXT, f"{self.key!r} is null") if text is None else text
             return
@@ -146,14 +158,15 @@ class _Column:
         if content is None:
             return NoText(NO_TEXT, f"{'.'.join(self.names)!r} is null")
         assert self.within is not None
+        value_at = number_at if self.is_number else text_at
         if isinstance(content, bytes):
-            return text_at(parsed(content), self.within)
+            return value_at(parsed(content), self.within)
         # Some writers' keys are bytes.
         named = {
             key.decode(errors="replace") if isinstance(key, bytes) else key: entry
             for key, entry in content.items()
         }
-        return text_at(named, self.within)
+        return value_at(named, self.within)
 
 
 def _has_keys(kind: Any) -> bool:
@@ -178,6 +191,16 @@ def _decoded(kind: Any) -> Any:
     import pyarrow as pa
 
     return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _may_be_weight(kind: Any) -> bool:
+    return _is_number(kind) or _is_text(kind)
+
+
+def _is_number(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def _is_text(kind: Any) -> bool:

@@ -25,8 +25,8 @@ def expanded(corpus: CorpusConfig, folder: str, key: str) -> Iterator[CorpusConf
         return
     patterns: dict[str, str] = {
         name: setting
-        for name in ("src", "tgt", "path")
-        if name in corpus.source.needed() and _is_pattern(setting := getattr(corpus, name), folder)
+        for name in corpus.source.named_files()
+        if _is_pattern(setting := getattr(corpus, name), folder)
     }
     if not patterns:
         yield corpus

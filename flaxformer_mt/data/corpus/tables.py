@@ -23,6 +23,7 @@ from flaxformer_mt.data.corpus.pairs import (
     CorpusRecord,
     NoText,
     PairSource,
+    record_of,
 )
 from flaxformer_mt.data.corpus.text_files import LONGEST, START, LinePlace, are_plain, lines
 from flaxformer_mt.files.reading import AnyPath
@@ -42,7 +43,8 @@ def open_tab_separated(settings: TabSeparated, folder: str, key: str) -> PairSou
     read: Callable[[AnyPath], Iterator[bytes | NoText]] = lines
     if settings.sides is not None:
         header = next(lines(path), b"").split(b"\t")
-        places, are_named = _places(settings.sides, _decoded(header), f"{key}: {path}")
+        columns = _columns(settings.sides, settings.pair_weights)
+        places, are_named = _places(columns, _decoded(header), f"{key}: {path}")
         count = len(header) if are_named else 0
         texts = functools.partial(chosen_columns, places=places, count=count)
         read = _after_header if are_named else lines
@@ -62,10 +64,11 @@ def open_comma_separated(settings: CommaSeparated, folder: str, key: str) -> Pai
     Raises CorpusError."""
     path = paths.require_file(settings.path, folder, f"{key}.path")
     place = f"{key}: {path}"
-    if _is_numbered(settings.sides):
-        _places(settings.sides, [], place)  # raises its errors before columns are counted
-    delimiter, header = _delimiter(path, settings.sides, place)
-    places, are_named = _places(settings.sides, header, place)
+    columns = _columns(settings.sides, settings.pair_weights)
+    if _is_numbered(columns):
+        _places(columns, [], place)  # raises its errors before columns are counted
+    delimiter, header = _delimiter(path, columns, place)
+    places, are_named = _places(columns, header, place)
     count = len(header) if are_named else 0
     return PairSource(
         {"path": path},
@@ -85,9 +88,9 @@ def two_columns(line: bytes) -> CorpusRecord:
     return src, tgt
 
 
-def chosen_columns(line: bytes | NoText, places: tuple[int, int], count: int) -> CorpusRecord:
-    """Source and target of a line with tabs, which stand in these columns, from 0, of `count` (0:
-    any number)."""
+def chosen_columns(line: bytes | NoText, places: Sequence[int], count: int) -> CorpusRecord:
+    """Source, target and perhaps weight of a line with tabs, which stand in these columns, from 0,
+    of `count` (0: any number)."""
     return line if isinstance(line, NoText) else _cells(line.split(b"\t"), places, count)
 
 
@@ -172,7 +175,7 @@ def _after_header(path: AnyPath, place: LinePlace = START) -> Iterator[bytes | N
     yield from read
 
 
-def _cells(cells: Sequence[bytes] | NoText, places: tuple[int, int], count: int) -> CorpusRecord:
+def _cells(cells: Sequence[bytes] | NoText, places: Sequence[int], count: int) -> CorpusRecord:
     if isinstance(cells, NoText):
         return cells
     present = f"{len(cells)} column{'' if len(cells) == 1 else 's'}"
@@ -180,14 +183,18 @@ def _cells(cells: Sequence[bytes] | NoText, places: tuple[int, int], count: int)
         return NoText(COLUMNS, f"{present} where the first line has {count}")
     if len(cells) <= max(places):
         return NoText(COLUMNS, f"{present} where there should be {1 + max(places)} or more")
-    return cells[places[0]], cells[places[1]]
+    return record_of(*(cells[place] for place in places))
+
+
+def _columns(sides: tuple[str, str], pair_weights: str) -> tuple[str, ...]:
+    return (*sides, pair_weights) if pair_weights else sides
 
 
 def _decoded(cells: Sequence[bytes]) -> list[str]:
     return [cell.decode(errors="replace").strip() for cell in cells]
 
 
-def _delimiter(path: AnyPath, sides: tuple[str, str], place: str) -> tuple[str, list[str]]:
+def _delimiter(path: AnyPath, columns: Sequence[str], place: str) -> tuple[str, list[str]]:
     """What separates the values of a file, and its first row. Raises CorpusError if several
     delimiters would do.
 
@@ -198,15 +205,15 @@ def _delimiter(path: AnyPath, sides: tuple[str, str], place: str) -> tuple[str, 
     for delimiter in _DELIMITERS:
         cells, _ = _Lines(lines(path)).row(delimiter)
         first_rows[delimiter] = [] if isinstance(cells, NoText) else _decoded(cells)
-        if _is_numbered(sides):
+        if _is_numbered(columns):
             read = itertools.islice(rows(path, delimiter, skips_header=False), _LOOKED_AT)
             counts = collections.Counter(
                 len(cells) for cells in read if not isinstance(cells, NoText)
             )
-            enough = [counts[count] for count in counts if count >= max(map(int, sides))]
+            enough = [counts[count] for count in counts if count >= max(map(int, columns))]
             fitting[delimiter] = max(enough, default=0)
         else:
-            fitting[delimiter] = int({*sides} <= {*first_rows[delimiter]})
+            fitting[delimiter] = int({*columns} <= {*first_rows[delimiter]})
 
     (best, fits), (second, fits_too), *_ = fitting.most_common()
     if fits and fits == fits_too:
@@ -218,26 +225,26 @@ def _delimiter(path: AnyPath, sides: tuple[str, str], place: str) -> tuple[str, 
 
 
 def _places(
-    sides: tuple[str, str], header: Sequence[str], place: str
-) -> tuple[tuple[int, int], bool]:
+    columns: Sequence[str], header: Sequence[str], place: str
+) -> tuple[tuple[int, ...], bool]:
     """The columns, from 0, and whether the first line has their names. Raises CorpusError."""
-    if _is_numbered(sides):
-        src, tgt = (int(side) - 1 for side in sides)
-        if min(src, tgt) < 0:
+    if _is_numbered(columns):
+        numbers = tuple(int(column) - 1 for column in columns)
+        if min(numbers) < 0:
             raise CorpusError(f"{place}: columns are numbered from 1")
-        return (src, tgt), False
-    for side in sides:
-        if side not in header:
+        return numbers, False
+    for column in columns:
+        if column not in header:
             shown = ", ".join(map(repr, header[:_SHOWN])) or "none"
             raise CorpusError(
-                f"{place}:1: has no column {side!r}; there: {shown}; or give its number, from 1"
+                f"{place}:1: has no column {column!r}; there: {shown}; or give its number, from 1"
             )
-        if header.count(side) > 1:
+        if header.count(column) > 1:
             raise CorpusError(
-                f"{place}:1: has several columns {side!r}: give the number of one, from 1"
+                f"{place}:1: has several columns {column!r}: give the number of one, from 1"
             )
-    return (header.index(sides[0]), header.index(sides[1])), True
+    return tuple(map(header.index, columns)), True
 
 
-def _is_numbered(sides: tuple[str, str]) -> bool:
-    return all(side.isascii() and side.isdigit() for side in sides)
+def _is_numbered(columns: Sequence[str]) -> bool:
+    return all(column.isascii() and column.isdigit() for column in columns)

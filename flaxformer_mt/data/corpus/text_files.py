@@ -71,16 +71,18 @@ START = LinePlace()
 
 def open_aligned(settings: AlignedFiles, folder: str, key: str) -> PairSource:
     """Two files with a side each. Raises CorpusError."""
-    src = paths.require_file(settings.src, folder, f"{key}.src")
-    tgt = paths.require_file(settings.tgt, folder, f"{key}.tgt")
+    names = ("src", "tgt", "pair_weights") if settings.pair_weights else ("src", "tgt")
+    files = {
+        name: paths.require_file(getattr(settings, name), folder, f"{key}.{name}") for name in names
+    }
     return PairSource(
-        {"src": src, "tgt": tgt},
-        str(src),
-        (functools.partial(aligned, src, tgt),),
+        files,
+        str(files["src"]),
+        (functools.partial(aligned, tuple(files.values())),),
         tuple,
         where="",
-        is_seekable=are_plain(src, tgt),
-        is_bare_text=True,
+        is_seekable=are_plain(*files.values()),
+        is_bare_text=not settings.pair_weights,
     )
 
 
@@ -89,16 +91,15 @@ def are_plain(*files: AnyPath) -> bool:
     return not any(path.suffix.lower() in SUFFIXES for path in files)
 
 
-def aligned(
-    src: AnyPath, tgt: AnyPath, src_place: LinePlace = START, tgt_place: LinePlace = START
-) -> Iterator[tuple[bytes, bytes]]:
-    """The lines of two files side by side. Raises CorpusError if one file has more."""
+def aligned(files: Sequence[AnyPath], *places: LinePlace) -> Iterator[tuple[bytes, ...]]:
+    """The lines of files side by side, from these places on. Raises CorpusError if one has more."""
+    places = places or (START,) * len(files)
     try:
-        yield from zip(lines(src, src_place), lines(tgt, tgt_place), strict=True)
+        yield from zip(*map(lines, files, places), strict=True)
     except CorpusError:
         raise
     except ValueError:
-        require_equal((src, tgt), [sum(1 for _ in lines(path)) for path in (src, tgt)])
+        require_equal(files, [sum(1 for _ in lines(path)) for path in files])
 
 
 def lines(
@@ -111,10 +112,17 @@ def lines(
 
 
 def require_equal(files: Iterable[object], counts: Sequence[int]) -> None:
-    """Raises CorpusError unless the two sides of a corpus have equally many lines."""
-    if len({*counts}) > 1:
-        src, tgt = (f"{path} has {count:,}" for path, count in zip(files, counts, strict=True))
-        raise CorpusError(f"{src} lines and {tgt}: both sides must have one line per pair")
+    """Raises CorpusError unless all files of a corpus have equally many lines."""
+    if len({*counts}) == 1:
+        return
+    src, tgt, *weights = (
+        f"{path} has {count:,}" for path, count in zip(files, counts, strict=True)
+    )
+    if weights:
+        raise CorpusError(
+            f"{src} lines, {tgt} and {weights[0]}: sides and weights must have one line per pair"
+        )
+    raise CorpusError(f"{src} lines and {tgt}: both sides must have one line per pair")
 
 
 def count_line_ends(

@@ -29,7 +29,7 @@ from flaxformer_mt.data.corpus.pairs import (
     CorpusRecord,
     NoText,
     PairSource,
-    both,
+    record_of,
 )
 from flaxformer_mt.files.reading import AnyPath
 
@@ -95,7 +95,7 @@ def _texts(src: str, tgt: str, features: Any) -> CorpusRecord:
     src_texts, tgt_texts = features[src].bytes_list.value, features[tgt].bytes_list.value
     if not len(src_texts) == len(tgt_texts) == 1:
         return NoText(NO_TEXT, f"not one text each for {src!r}, {tgt!r}")
-    return both(trimmed(src_texts[0]), trimmed(tgt_texts[0]))
+    return record_of(trimmed(src_texts[0]), trimmed(tgt_texts[0]))
 
 
 def _prepared(settings: TfdsSet, folder: str, key: str, *, download: bool) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int32, Int64, UInt64
+from jaxtyping import Bool, Float32, Int32, Int64, UInt64
 
 from flaxformer_mt.config.schema import DataConfig, FilterConfig
 from flaxformer_mt.data.corpus import (
@@ -19,6 +19,7 @@ from flaxformer_mt.data.corpus import (
     NoText,
     PairSource,
     checked,
+    weight_of,
 )
 from flaxformer_mt.data.corpus.pairs import HEADER
 from flaxformer_mt.data.corpus.text_files import require_stamp
@@ -140,6 +141,7 @@ class KeptTokens:
     tgt_lengths: Int32[np.ndarray, " kept"]
     hashes: UInt64[np.ndarray, " kept"]  # of the pairs' texts; empty unless duplicates are sought
     bands: UInt64[np.ndarray, " kept bands"]  # of their MinHashes; empty unless near ones are
+    weights: Float32[np.ndarray, " kept"]  # empty unless training pairs have weights
 
     def only(self, which: Bool[np.ndarray, " kept"]) -> "KeptTokens":
         """The tokens of these pairs."""
@@ -152,6 +154,7 @@ class KeptTokens:
             self.tgt_lengths[which],
             self.hashes[which] if len(self.hashes) else self.hashes,
             self.bands[which] if len(self.bands) else self.bands,
+            self.weights[which] if len(self.weights) else self.weights,
         )
 
 
@@ -255,7 +258,10 @@ def encode_chunk(chunk: Chunk, settings: EncodingSettings) -> Encoded:
     text = (b"", b"") if chunk.split == "train" else (_lines(src), _lines(tgt))
     src_tokens = vocabularies.src.encode_flat(src)
     tgt_tokens = vocabularies.tgt.encode_flat(tgt)
-    tokens = KeptTokens(*src_tokens, *tgt_tokens, hashes, bands)
+    has_weights = chunk.split == "train" and settings.data.has_pair_weights
+    weighted = [chunk.records[place] for place in sifted.kept()] if has_weights else []
+    weights = np.array([*map(weight_of, weighted)], np.float32)
+    tokens = KeptTokens(*src_tokens, *tgt_tokens, hashes, bands, weights)
 
     fitting = _filter_tokens(chunk, sifted, tokens, settings)
     tokens = tokens.only(fitting.mask[sifted.kept()])
@@ -472,8 +478,7 @@ def record_bytes(records: Sequence[CorpusRecord]) -> int:
         if isinstance(record, NoText):
             size += len(record.reason.encode()) + len(record.detail.encode()) + 2
         else:
-            src, tgt = record
-            size += len(src) + len(tgt) + 2
+            size += sum(map(len, record)) + len(record)
     return size
 
 

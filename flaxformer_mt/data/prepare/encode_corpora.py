@@ -175,7 +175,12 @@ def encode_corpora(
     largest = max(vocabularies.src.size, vocabularies.tgt.size)
     with contextlib.ExitStack() as stack:
         writer = stack.enter_context(
-            StoreWriter(directory, vocabulary_size=largest, vocabulary_digest=vocabularies.digest)
+            StoreWriter(
+                directory,
+                vocabulary_size=largest,
+                vocabulary_digest=vocabularies.digest,
+                has_weights=config.has_pair_weights,
+            )
         )
         texts = [stack.enter_context(open(directory / name, "wb")) for name in VALID_TEXT]
         destination = _Destination(writer, texts)
@@ -263,7 +268,14 @@ class _Destination:
             known = ~self._seen_near.add(bands)
             encoded = encoded.without(known, NEAR_DUPLICATE, "a similar pair came before")
         tokens = encoded.tokens
-        self._writer.append(split, tokens.src, tokens.src_lengths, tokens.tgt, tokens.tgt_lengths)
+        self._writer.append(
+            split,
+            tokens.src,
+            tokens.src_lengths,
+            tokens.tgt,
+            tokens.tgt_lengths,
+            tokens.weights,
+        )
         for file, text in zip(self._texts, encoded.text, strict=True):
             file.write(text)
         return encoded

@@ -22,12 +22,13 @@ from flaxformer_mt.data.vocabulary import Vocabularies, Vocabulary
 from flaxformer_mt.files.atomic import write_whole
 from flaxformer_mt.files.reading import AnyPath
 
-_FORMAT = 2  # 1: without unknown text
+_FORMAT = 3  # 2: without weights; 1: without unknown text
 _THREADS = 8  # a bucket takes its time
-# The arrays of a chunk by their types; none is negative, so that they are kept in smaller ones.
+# The arrays of a chunk by their types. No integer is negative: they are kept in smaller types.
 _TOKEN_KINDS = {
     **dict.fromkeys(("src", "src_lengths", "tgt", "tgt_lengths"), np.int32),
     **dict.fromkeys(("hashes", "bands"), np.uint64),
+    "weights": np.float32,
 }
 
 Arrays = dict[str, np.ndarray]
@@ -132,7 +133,8 @@ def _to_arrays(chunks: Sequence[Encoded]) -> Arrays:
         sifted = chunk.sifted
         named = {name: getattr(chunk.tokens, name) for name in _TOKEN_KINDS}
         for name, array in {**named, "mask": sifted.mask}.items():
-            arrays[f"{name}{number}"] = array.astype(np.min_scalar_type(array.max(initial=0)))
+            smallest = np.min_scalar_type(array.max(initial=0))
+            arrays[f"{name}{number}"] = array if name == "weights" else array.astype(smallest)
         source = sifted.read, sifted.size, sifted.first_line, sifted.label
         text = [side.decode() for side in chunk.text]
         drops, overlap = (
