@@ -20,7 +20,12 @@ def merged(base: Mapping[str, Any], adapters: Mapping[str, Any], scale: float) -
         elif isinstance(node, Mapping):
             weights[name] = merged(node, adapter, scale)
         else:
-            # In full precision, so that all devices make the same matrices of a checkpoint.
-            product = jnp.matmul(adapter["a"], adapter["b"], precision="highest")
+            # Not in the faster types of TPUs and GPUs: it is to be the matrix that others load.
+            product = jnp.matmul(
+                adapter["a"],
+                adapter["b"],
+                precision="highest",
+                preferred_element_type=jnp.float32,
+            )
             weights[name] = node + scale * product.reshape(node.shape)
     return weights

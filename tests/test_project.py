@@ -22,6 +22,7 @@ import flaxformer_mt.data
 from flaxformer_mt.cli.arguments import take_overrides
 from flaxformer_mt.cli.main import COMMANDS, module_of
 from flaxformer_mt.config import read_config
+from tests import mutations
 from tests.docs.markdown import blocks, commands, guides, pages
 
 ROOT = Path(__file__).parent.parent
@@ -66,6 +67,12 @@ for command in ([], *([name] for name in COMMANDS)):
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_every_fault_of_the_list_has_its_place():
+    """One that is nowhere breaks nothing: the function has moved, or its text has changed."""
+    nowhere = [fault for fault in mutations.faults() if mutations.placed(fault, ROOT) is None]
+    assert nowhere == []
 
 
 def imported_packages(path: Path) -> Iterator[str]:

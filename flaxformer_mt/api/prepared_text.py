@@ -11,7 +11,7 @@ from flaxformer_mt.api import say
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.sampling import resampler_for
-from flaxformer_mt.data.store import Store
+from flaxformer_mt.data.store import Store, StoreError
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.rundir import RunDirectoryError, layout
 from flaxformer_mt.rundir.cache import INDEX_FILES, local_copy, preparing
@@ -99,7 +99,13 @@ def prepare_only(
 
 
 def planner_of(config: ExperimentConfig, store: Store, vocabularies: Vocabularies) -> Planner:
-    """Plans batches of the training pairs."""
+    """Plans batches of the training pairs. Raises StoreError if they lack the weights that the
+    settings name, or have weights that these don't."""
+    if store.train.sides["tgt"].have_weights != config.data.has_pair_weights:
+        raise StoreError(
+            "the prepared pairs and the settings differ in 'pair_weights': run `prepare` in a new "
+            "--workdir"
+        )
     seed = config.training.seed
     return Planner(
         store.train,

@@ -30,7 +30,7 @@ from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import as_path
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.progress import without_params
-from flaxformer_mt.training.step import TrainState, with_moments, with_params
+from flaxformer_mt.training.step import TrainState, continuing, with_params
 
 
 class StartError(UserError):
@@ -63,6 +63,7 @@ def require_trained(
         check_same_sizes(config_of(source), config, str(source))
         if config.training.keep_moments:
             check_same_moments(config_of(source), config, str(source))
+            _require_moments(source)
     return source
 
 
@@ -85,6 +86,10 @@ def check_same_sizes(source: ExperimentConfig, new: ExperimentConfig, origin: st
 
 def check_same_moments(source: ExperimentConfig, new: ExperimentConfig, origin: str) -> None:
     """Raises StartError for settings with which `source`'s moments can't start `new`."""
+    if source.training.adapters.rank:
+        raise StartError(
+            f"{origin}: its moments are those of its adapters: leave out 'training.keep_moments'"
+        )
 
     def form(config: ExperimentConfig) -> dict[str, Any]:
         optimizer = config.training.optimizer
@@ -108,6 +113,15 @@ def check_same_moments(source: ExperimentConfig, new: ExperimentConfig, origin: 
         )
 
 
+def _require_moments(source: RunDirectory) -> None:
+    """Raises StartError for a run that was imported, and never trained here."""
+    folder = source.checkpoints / str(select_step(source.checkpoints, best_or_latest(source)))
+    if not read_meta(folder)["leaves"]["opt_state"]:
+        raise StartError(
+            f"{folder}: has no moments, as after an import: leave out 'training.keep_moments'"
+        )
+
+
 def beginning_of(
     source: RunDirectory, vocabularies: Vocabularies, program: Program, processes: Processes
 ) -> Callable[[TrainState], TrainState]:
@@ -122,22 +136,20 @@ def beginning_of(
 
     if vocabularies.digest != vocabularies_of(source).digest:
         raise StartError(
-            f"{source}: its vocabulary differs from this run's, which has types without moments; "
-            "leave out 'training.keep_moments'"
+            f"{source}: its vocabulary differs from this run's: leave out 'training.keep_moments'"
         )
     step = processes.first(lambda: select_step(source.checkpoints, best_or_latest(source)))
     folder = source.checkpoints / str(step)
-    if processes.first(lambda: not read_meta(folder)["leaves"]["opt_state"]):
-        raise StartError(
-            f"{folder}: has no moments, as after an import: leave out 'training.keep_moments'"
-        )
     say(f"starting with the weights and the moments of {folder}")
 
     def beginning(state: TrainState) -> TrainState:
         abstract = program.abstract
+        for fresh in jax.tree.leaves((state.params, state.opt_state)):
+            if fresh.ndim:
+                fresh.delete()  # the devices may not have room for both
         trees = {"params": abstract.params, "opt_state": without_params(abstract)}
         read = read_snapshot(folder, trees)
-        return with_moments(with_params(state, read.params), read.opt_state["opt_state"])
+        return continuing(state, read.params, read.opt_state["opt_state"])
 
     return beginning
 

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple, assert_never, get_args
 
 from flaxformer_mt.config.kinds import (
     GRAMMAR_SPLITS,
+    Adafactor,
     Bucketed,
     CorpusSource,
     EndingCurve,
+    Muon,
     Packed,
     RateCurve,
     StableCurve,
@@ -18,6 +20,7 @@ from flaxformer_mt.config.kinds import (
 from flaxformer_mt.config.languages import contradicted, undecided
 from flaxformer_mt.config.schema import (
     MARKS,
+    AdapterConfig,
     CorpusConfig,
     DataConfig,
     DecodingConfig,
@@ -92,8 +95,9 @@ def _filters(config: ExperimentConfig) -> Iterator[str]:
             f"'data.filter.max_length' = {filters.max_length} must be at most "
             f"'model.max_length' = {longest}"
         )
-    if 0 < filters.max_ratio < 1:
-        yield f"'data.filter.max_ratio' = {filters.max_ratio} must be 0 (off) or at least 1"
+    for name in ("max_ratio", "max_character_ratio"):
+        if 0 < (ratio := getattr(filters, name)) < 1:
+            yield f"'data.filter.{name}' = {ratio} must be 0 (off) or at least 1"
 
 
 def _given_models(vocabulary: VocabularyConfig) -> Iterator[str]:
@@ -200,12 +204,20 @@ def _training(training: TrainingConfig) -> Iterator[str]:
 
 
 def _adapters(training: TrainingConfig) -> Iterator[str]:
-    """Adapters freeze all weights, and have no moments to begin with."""
+    """Adapters freeze all weights, and no other run has moments for them."""
     if not training.adapters.rank:
         return
     setting = f"'training.adapters.rank' = {training.adapters.rank}"
     if training.freeze:
-        yield f"{setting} trains adapters only: leave out 'training.freeze'"
+        yield f"{setting} trains adapters only: set 'training.freeze' to nothing"
+    match training.optimizer.rule:
+        case Muon():
+            yield f"{setting}: 'training.optimizer.kind' = 'muon' has no matrix of a layer to train"
+        case Adafactor(parameter_scale=True):
+            yield (
+                f"{setting}: adapters begin at 0, which 'training.optimizer.parameter_scale' = "
+                "true hardly moves: set it to false"
+            )
     if training.keep_moments:
         yield f"{setting} trains new parameters: leave out 'training.keep_moments'"
     if not training.adapters.matrices:
@@ -333,6 +345,10 @@ def unused_settings(config: ExperimentConfig, overrides: Iterable[str] = ()) -> 
         yield (
             f"'model.position_scale' = '{model.position_scale}' needs 'model.positions' = 'learned'"
         )
+    adapters = training.adapters
+    for name in ("scale", "matrices"):
+        if not adapters.rank and getattr(adapters, name) != getattr(AdapterConfig, name):
+            yield f"'training.adapters.{name}' needs 'training.adapters.rank' > 0"
     if training.patience > 0 and not training.validate_every:
         yield f"'training.patience' = {training.patience} needs 'training.validate_every' > 0"
 
@@ -365,13 +381,13 @@ class _Unused(NamedTuple):
 def _of_other_kind(
     key: str, union: Any, group: ScheduleConfig | OptimizerConfig
 ) -> Iterator[_Unused]:
-    for name in _read_by_others(union, group.kind):
+    for name, readers in _read_by_others(union, group.kind).items():
         value = getattr(group, name)
         if value != getattr(type(group), name):
             yield _Unused(
                 f"{key}.{name}",
-                f"'{key}.{name}' = {value} has no effect with '{key}.kind' = '{group.kind}': set "
-                "one of them",
+                f"'{key}.{name}' = {value} has no effect with '{key}.kind' = '{group.kind}': leave "
+                f"it out, or set the kind to {' or '.join(readers)}",
             )
 
 

@@ -75,9 +75,14 @@ class CorpusKind(abc.ABC):
         """The settings that may not be empty, those that name files first."""
         return cls._in_role("file") + cls._in_role("content")
 
+    @classmethod
+    def optional_files(cls) -> tuple[str, ...]:
+        """The settings that name files and may be empty."""
+        return cls._in_role("optional_file")
+
     def named_files(self) -> tuple[str, ...]:
-        """The settings that name files, those that may be empty only if they aren't."""
-        given = (name for name in self._in_role("optional_file") if getattr(self, name))
+        """The settings that name files, without optional ones that are empty."""
+        given = (name for name in self.optional_files() if getattr(self, name))
         return (*self._in_role("file"), *given)
 
     @classmethod

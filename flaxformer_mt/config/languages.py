@@ -204,11 +204,11 @@ def undecided(data: DataConfig) -> Iterator[str]:
 
 def contradicted(data: DataConfig) -> Iterator[str]:
     """A language that all files' endings contradict. Another code of the same one does not."""
-    known = {_same(code) for code in SCRIPT_OF}
+    known = {same_language(code) for code in SCRIPT_OF}
     for side in _DEFAULTS:
         code = getattr(data, f"{side}_lang")
         hints = _hints(data, side)
-        language = _same(code)
+        language = same_language(code)
         if not hints or language not in known or language in hints:
             continue
         hint = next(iter(hints.values()))
@@ -250,7 +250,7 @@ def _open_sides(data: DataConfig) -> list[str]:
     return [side for side in _DEFAULTS if not getattr(data, f"{side}_lang")]
 
 
-def _same(code: str) -> str:
+def same_language(code: str) -> str:
     """One name for all codes that may name the same text."""
     language = base_language(code)
     return _SAME.get(language, language)
@@ -269,7 +269,7 @@ def _hints(data: DataConfig, side: str) -> dict[str, _Hint]:
 
     by_language: dict[str, _Hint] = {}
     for hint in sure_hints or hints:
-        by_language.setdefault(_same(hint.code), hint)
+        by_language.setdefault(same_language(hint.code), hint)
     return by_language
 
 
@@ -308,7 +308,7 @@ def _code_in(name: str, opposite: str) -> tuple[str, bool] | None:
             return code, True
 
     loose, opposite_loose = _loose(name, opposite), _loose(opposite, name)
-    if loose and opposite_loose and _same(loose) != _same(opposite_loose):
+    if loose and opposite_loose and same_language(loose) != same_language(opposite_loose):
         return loose, False
     return None
 
@@ -366,4 +366,4 @@ def _is_pair(text: str) -> bool:
     pair = language_pair(text)
     if pair is None or text.replace("_", "-") in _REGIONAL:
         return False
-    return _same(pair[0]) != _same(pair[1])
+    return same_language(pair[0]) != same_language(pair[1])

@@ -380,8 +380,8 @@ class FilterConfig:
     )
     language: float = setting(
         0.0,
-        "drop pairs in which either side's language is less than this share as probable as another "
-        "one, by py3langid (0: keep; 0.1 drops hardly anything that is right)",
+        "drop pairs if py3langid finds another language for a side, and the expected one is less "
+        "than this many times as probable (0: keep; 0.1 drops hardly anything that is right)",
         minimum=0,
         below=1,
     )

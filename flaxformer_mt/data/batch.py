@@ -50,6 +50,11 @@ class Batch:
         return (self.tgt_segment_ids > 0).sum()
 
     @property
+    def tgt_weight(self) -> Any:
+        """The sum of the target tokens' weights: their number, if they have none."""
+        return self.tgt_tokens if self.tgt_weights is None else self.tgt_weights.sum()
+
+    @property
     def sentences(self) -> Any:
         """Number of pairs: segments are numbered from 1 in each row."""
         return self.tgt_segment_ids.max(axis=1).sum()

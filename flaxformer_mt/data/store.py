@@ -116,11 +116,15 @@ class StoredSentences:
             tokens[runs(starts, lengths[places])] = shard.gather(local)
         return tokens
 
+    @property
+    def have_weights(self) -> bool:
+        return any(shard.weights is not None for shard in self.shards)
+
     def weights(
         self, indices: Integer[np.ndarray, " items"]
     ) -> Float32[np.ndarray, " items"] | None:
         """The weights of the sentences' pairs, if they have any."""
-        if any(shard.weights is None for shard in self.shards):
+        if not self.have_weights:
             return None
         weights = np.empty(len(indices), np.float32)
         for shard, places, local in self._by_shard(indices):
@@ -168,6 +172,8 @@ class TokenPairs:
         if [*map(len, src)] != [*map(len, tgt)]:
             sizes = [f"{len(self.sides[side]):,}" for side in SIDES]
             raise StoreError(f"{sizes[0]} source but {sizes[1]} target sentences")
+        if len({shard.weights is None for shard in tgt}) > 1:
+            raise StoreError("only some of the shards have weights")
         self.corpora = tuple(corpora) or (StoredCorpus("", 0, len(self)),)
         self.digest = digest  # of an open store's pairs; empty for pairs in memory
 

@@ -88,7 +88,6 @@ def plan(
     def share_of_peak(seconds: float) -> float:
         return flops / (seconds * topology.chip.bf16_flops) if seconds else 0.0
 
-    params = program.abstract.params
     hours = config.training.steps * step_seconds / 3600
     chip_hours = hours * topology.chips
     return StepPlan(
@@ -101,14 +100,12 @@ def plan(
         scan_layers=config.model.scan_layers,
         remat=config.model.remat,
         shape=shape,
-        parameters=sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params)),
+        parameters=sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(program.abstract_weights)),
         steps=config.training.steps,
         forward_flops=forward,
         step_flops=flops,
         collectives=communication,
-        expected_collective_bytes=expected_bytes(
-            params, program.mesh, config.training.exchange_dtype
-        ),
+        expected_collective_bytes=_expected_bytes(program),
         step_seconds=step_seconds,
         peak_share=share_of_peak(step_seconds),
         compute_peak_share=share_of_peak(compute.seconds if compute else 0.0),
@@ -128,6 +125,14 @@ def estimated_compute(
     """Of one run of a program, or `one_pass` of its unbounded loop."""
     estimated = costs_by_cycles if topology.platform == "tpu" else costs_by_roofline
     return estimated(hlo, topology.chip, unknown_trips=unknown_trips, one_pass=one_pass)
+
+
+def _expected_bytes(program: Program) -> int | None:
+    """As `expected_bytes`; None for adapters, beside which frozen weights may be gathered too."""
+    if program.abstract.base is not None:
+        return None
+    dtype = program.config.training.exchange_dtype
+    return expected_bytes(program.abstract.params, program.mesh, dtype)
 
 
 def _forward_flops(config: ExperimentConfig, tgt_vocab_size: int, shape: Shape) -> dict[str, float]:

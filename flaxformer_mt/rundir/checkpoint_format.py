@@ -1,6 +1,7 @@
 """One checkpoint on disk: its items, its description, and verified reading.
 
-A checkpoint is a folder of Orbax items. Trees of arrays (`params`, `opt_state`, `ema`) are nested
+A checkpoint is a folder of Orbax items. Adapters (`meta` has their scale then) belong to the
+weights in the folder `base` beside it. Trees of arrays (`params`, `opt_state`, `ema`) are nested
 dictionaries named by path, so that readers don't need the writer's classes. `meta` lists every leaf
 with dtype, shape and digest and has a checksum itself: Orbax restores flipped bytes silently.
 """
@@ -131,11 +132,13 @@ def read_described(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def read_base(directory: Path, abstract: Any = None) -> Any:
-    """The weights that don't train, beside which the checkpoints in a directory are adapters, as
-    `abstract` says, or as they are. Raises CheckpointError."""
+    """The weights that don't train, beside which the checkpoints in a directory are adapters: as
+    they are, or by all processes together as `abstract` says. Raises CheckpointError."""
     folder = directory / BASE
+    alone = contextlib.nullcontext()
     try:
-        meta = read_meta(folder)
+        with alone if abstract is None else damaged_for_all(f"{folder}:"):
+            meta = read_meta(folder)
         return read_tree(folder, meta, "params", abstract or _form(meta, "params"))
     except DamagedError as error:
         raise CheckpointError(

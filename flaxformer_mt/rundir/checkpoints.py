@@ -29,7 +29,7 @@ from flaxformer_mt.rundir.digests import flatten_paths
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import as_path, check_writable, is_remote, remove
 
-_TEMPORARY = "[0-9]*.orbax-checkpoint-tmp*"
+_TEMPORARY = ("[0-9]*.orbax-checkpoint-tmp*", f"{form.BASE}.orbax-checkpoint-tmp*")
 _CHOICES = 100  # attempts to read a checkpoint that others remove or replace
 _LOGGER = logging.getLogger(__name__)
 
@@ -117,6 +117,9 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             form.everywhere(True)
             with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as writer:
                 writer.save(place, args=form.composite({"params": params}, {"meta": {}}))
+            with form.damaged_for_all(f"{place}:"):
+                if jax.process_index() == 0:  # others may see it only later, on NFS
+                    form.read_back(place)
         except Exception as error:  # Orbax and TensorStore raise anything.
             raise CheckpointError(
                 f"{place}: cannot be written: {form.first_line(error)}"
@@ -219,8 +222,9 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
                     remove(self.directory / str(step))
         else:
             # Orbax's own clean-up overlooks the temporary folders of steps.
-            for leftover in self.directory.glob(_TEMPORARY):
-                shutil.rmtree(leftover)
+            for pattern in _TEMPORARY:
+                for leftover in self.directory.glob(pattern):
+                    shutil.rmtree(leftover)
 
     def _read_metas(self) -> dict[int, Mapping[str, Any]]:
         """Every readable step's description."""

@@ -51,7 +51,7 @@ class RunDirectory:
     parts = _Inside("data.parts")  # finished parts of an interrupted `prepare --engine ray`
     # What the data's manifest says of training text, in a run that came without data.
     training_text = _Inside("training_text.json")
-    checkpoints = _Inside("checkpoints")  # Orbax steps, `average` and `damaged-STEP`
+    checkpoints = _Inside("checkpoints")  # Orbax steps, `average`, `base`, `damaged-STEP`
     length_choice = _Inside("length.json")  # how lengths are normalised, if validation chose it
     shortlist = _Inside("shortlist.npz")  # likely target types of each source type, once learnt
     compiled = _Inside("compiled")  # in a bucket: programs for the run's accelerators

@@ -222,10 +222,14 @@ class Training:
         with self.clock("compile"), self.window.paused(), self.compiling(shapes[0]):
             with self.program.compiling(*shapes):
                 self.state = self.program.init() if state is None else state
-        if state is None and self.first_state is not None:
+        if state is not None:
+            return
+
+        if self.first_state is not None:
             self.state = self.first_state(self.state)
-            if self.state.base is not None:
-                self.checkpoints.save_base(self.state.base)
+        if self.state.base is not None:
+            self.checkpoints.save_base(self.state.base)
+        if self.first_state is not None:
             # From here on a restart doesn't need the other run. And a first validation that is
             # worse than these weights is not the best.
             self.validate("start")

@@ -24,7 +24,7 @@ from flaxformer_mt.training.loss_form import (
 
 @struct.dataclass
 class LossSums:
-    """Sums over the target positions that count; all float32 scalars.
+    """Sums over the target positions, by their weights; all float32 scalars.
 
     `objective` (nats) is the smoothed cross-entropy above its lowest possible value, which training
     minimises; `nll` (nats) is the plain negative log-likelihood, for perplexity.
@@ -32,7 +32,7 @@ class LossSums:
 
     objective: Scalar
     nll: Scalar
-    tokens: Scalar
+    weight: Scalar  # of all positions
 
 
 def smoothed_cross_entropy(
@@ -60,7 +60,7 @@ def smoothed_cross_entropy(
         smoothing, chunk, dtype, table.shape[0] if types is None else types, activation_dtype
     )
     objective, nll = _fused(form, _Arrays(hidden, table, bias, labels, weights))
-    return LossSums(objective=objective, nll=jax.lax.stop_gradient(nll), tokens=weights.sum())
+    return LossSums(objective=objective, nll=jax.lax.stop_gradient(nll), weight=weights.sum())
 
 
 class _Arrays(NamedTuple):

@@ -136,8 +136,7 @@ def make_optimizer(
     """Adam (.9, .98, 1e-9) or another rule, under `schedule`; clipping before it, decoupled weight
     decay after it. Frozen parameters have no part in it.
 
-    The state of `init` has the logical axis names of the parameters that it is given, where it has
-    their shape.
+    Arrays of `init`'s state that have a parameter's shape have its logical axis names, too.
     """
     rule = config.rule
     steps: list[optax.GradientTransformation] = []
@@ -186,7 +185,9 @@ def _adafactor(rule: Adafactor) -> optax.GradientTransformation:
 
     def init(params: Params) -> optax.OptState:
         # Means over an axis don't have the parameter's axes, and are small: whole on each device.
-        return factored.init(jax.tree.map(_without_box, params, is_leaf=_is_box))
+        state = factored.init(jax.tree.map(_without_box, params, is_leaf=_is_box))
+        whole = jax.tree.map(_boxed_as, params, state.v, is_leaf=_is_box)
+        return state._replace(v=whole)
 
     steps = [
         optax.GradientTransformation(init, factored.update),
@@ -239,6 +240,13 @@ def _matrices(params: Params) -> Params:
         return is_kernel(path) or is_kernel(path[:-1]) or is_table  # or an adapter's
 
     return jax.tree.map_with_path(is_matrix, params, is_leaf=_is_box)
+
+
+def _boxed_as(param: Any, moment: Any) -> Any:
+    """A moment with the names of the parameter's axes, if it has its shape."""
+    if _is_box(param) and jnp.shape(param.value) == jnp.shape(moment):
+        return param.replace_boxed(moment)
+    return moment
 
 
 def _without_box(leaf: Any) -> Any:

@@ -131,7 +131,7 @@ def build(
     """Model, optimizer and jitted steps of a config on `devices` (default: all).
 
     On devices that are only described, such as a TPU topology's, the functions can be compiled but
-    not called. Raises MeshError and FreezeError.
+    not called. Raises MeshError, FreezeError and AdapterError.
     """
     mesh = mesh_of(config, devices)
     config = _for_device(config, mesh.devices.flat[0])

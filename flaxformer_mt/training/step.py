@@ -58,8 +58,9 @@ def with_params(state: TrainState, params: Params) -> TrainState:
     return dataclasses.replace(state, params=laid_out_as(state.params), ema=ema)
 
 
-def with_moments(state: TrainState, opt_state: Any) -> TrainState:
-    """The state with other moments, of the same form, at the first step of the learning rate."""
+def continuing(state: TrainState, params: Params, opt_state: Any) -> TrainState:
+    """The state with parameters and moments that are laid out as its own, at the first step of the
+    learning rate."""
 
     def but_the_schedule(own: Any, other: Any) -> Any:
         return own if isinstance(own, optax.ScaleByScheduleState) else other
@@ -70,7 +71,12 @@ def with_moments(state: TrainState, opt_state: Any) -> TrainState:
         opt_state,
         is_leaf=lambda node: isinstance(node, optax.ScaleByScheduleState),
     )
-    return dataclasses.replace(state, opt_state=moments)
+    ema = None
+    if state.ema is not None:
+        shardings = jax.tree.map(lambda leaf: leaf.sharding, state.ema)
+        copied = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree), out_shardings=shardings)
+        ema = copied(params)
+    return dataclasses.replace(state, params=params, ema=ema, opt_state=moments)
 
 
 def model_weights(config: ExperimentConfig, params: Params, base: Params | None) -> Params:
@@ -192,6 +198,9 @@ class Update:
         finite = jnp.isfinite(loss) & jnp.isfinite(norm)
         params, opt_state, ema = self.applied(state, own_params, own_gradient, finite)
 
+        if batch.tgt_weights is not None:
+            # What people look at are means by weight, the same whatever the weights' size.
+            loss, nll = (sums * tokens / batch.tgt_weight for sums in (loss, nll))
         updates_before = state.step - state.skipped
         bad = jnp.where(finite, 0, 1).astype(jnp.int32)
         new_state = TrainState(
@@ -210,6 +219,7 @@ class Update:
             "learning_rate": self.schedule(updates_before),
             "src_tokens": batch.src_tokens,
             "tgt_tokens": batch.tgt_tokens,
+            "tgt_weight": batch.tgt_weight,
             "sentences": batch.sentences,
             "bad_run": new_state.bad_run,
             "skipped": new_state.skipped,

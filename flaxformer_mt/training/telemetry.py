@@ -68,9 +68,10 @@ class MetricsWindow:
         """One step's metrics, and the source and target positions of its batch."""
         sums, tokens = self._sums, float(metrics["tgt_tokens"])
         if metrics["bad_run"] == 0:
-            sums.loss += float(metrics["loss"]) * tokens
-            sums.nll += float(metrics["nll"]) * tokens
-            sums.scored += tokens
+            weight = float(metrics["tgt_weight"])
+            sums.loss += float(metrics["loss"]) * weight
+            sums.nll += float(metrics["nll"]) * weight
+            sums.scored += weight
         sums.tgt_tokens += tokens
         sums.src_tokens += float(metrics["src_tokens"])
         sums.sentences += float(metrics["sentences"])

@@ -101,4 +101,4 @@ def doubt(scores: Mapping[str, float], step: int, config: ExperimentConfig) -> s
 
 
 def _loss(sums: Sequence[LossSums]) -> float:
-    return sum(float(batch.nll) for batch in sums) / sum(float(batch.tokens) for batch in sums)
+    return sum(float(batch.nll) for batch in sums) / sum(float(batch.weight) for batch in sums)

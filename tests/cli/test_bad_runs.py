@@ -22,12 +22,13 @@ from flaxformer_mt.api.settings import created
 from flaxformer_mt.api.starting import StartError
 from flaxformer_mt.cli.main import user_message
 from flaxformer_mt.cli.train import train_run
-from flaxformer_mt.config import ConfigError, ExperimentConfig, read_config, to_dict
+from flaxformer_mt.config import ConfigError, ExperimentConfig, freeze, read_config, to_dict
 from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data.vocabulary import train_pair
 from flaxformer_mt.grammar.text import pairs
 from flaxformer_mt.parallel.processes import Processes
 from flaxformer_mt.rundir import RunDirectoryError, layout
+from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot, load_params
 from flaxformer_mt.rundir.lock import locked
 from tests.cli.conftest import settings
 
@@ -177,6 +178,22 @@ def test_moments_that_do_not_fit_are_refused_before_text_is_read(workdir, tmp_pa
         with pytest.raises(StartError, match=f"do not fit this optimizer: {problem}: set them"):
             train_run(new_run, None, [*kept, change], ["train"], str(workdir))
     assert not (tmp_path / "other").exists()
+    adapted = freeze({"training": {"adapters": {"rank": 2}}}, "a test")
+    with pytest.raises(StartError, match="its moments are those of its adapters: leave out"):
+        starting.check_same_moments(adapted, ExperimentConfig(), "there")
+
+
+def test_an_imported_run_has_no_moments_to_keep(workdir, tmp_path):
+    imported = tmp_path / "imported"
+    shutil.copytree(workdir, imported)
+    shutil.rmtree(imported / "checkpoints")
+    weights = load_params(layout.RunDirectory(workdir), "latest")
+    with Checkpoints(imported / "checkpoints", ExperimentConfig().training) as checkpoints:
+        checkpoints.save(Snapshot(step=0, params=weights, opt_state={}, position={}))
+    with pytest.raises(StartError, match=r"checkpoints/0: has no moments, as after an import"):
+        train_run(
+            str(tmp_path / "other"), None, ["training.keep_moments=true"], ["train"], str(imported)
+        )
 
 
 def test_what_a_run_is_says_the_one_that_holds_it(run, corpus, tmp_path):
@@ -252,7 +269,7 @@ def test_the_first_process_chooses_for_all_and_each_reads_when_it_needs_them(tmp
     vocabularies.save(source.vocabulary)
     monkeypatch.setattr(starting, "load_params", load_params)
     monkeypatch.setattr(starting, "check_same_form", lambda *_: None)
-    program: Any = SimpleNamespace(abstract=SimpleNamespace(params={}), config=ExperimentConfig())
+    program: Any = SimpleNamespace(abstract_weights={}, config=ExperimentConfig())
     weights = starting.weights_of(source, vocabularies, program, Second(3))
     assert read == []
     assert isinstance(weights()["w"], np.ndarray), "no device holds them for all of training"

@@ -66,6 +66,7 @@ OF_WORDS = {"tgt_types": "words", "shared": False}
         ("data.vocabulary.shared", False, "'model.tie' = 'all' needs 'data.vocabulary.shared' ="),
         ("model.max_length", 100, "'data.filter.max_length' = 256 must be at most 'model"),
         ("data.filter.max_ratio", 0.5, "'data.filter.max_ratio' = 0.5 must be 0 (off) or at least"),
+        ("data.filter.max_character_ratio", 0.5, "ratio' = 0.5 must be 0 (off) or at least"),
         ("data.vocabulary.character_coverage", 0, "character_coverage' = 0.0 must lie in (0, 1]"),
         ("data.vocabulary", {"tgt_types": "words"}, "'data.vocabulary.tgt_types' = 'words' needs"),
         ("data.vocabulary", {"model": "a", "shared": False}, "'data.vocabulary.model' needs"),

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flaxformer_mt.config import ConfigError, freeze
+from flaxformer_mt.api.prepared_text import planner_of
+from flaxformer_mt.config import ConfigError, ExperimentConfig, freeze
 from flaxformer_mt.config.consistency import unused_settings
 from flaxformer_mt.config.schema import (
     BatchConfig,
@@ -20,12 +22,12 @@ from flaxformer_mt.config.schema import (
     VocabularyConfig,
 )
 from flaxformer_mt.data.batch import WHOLE, assemble
-from flaxformer_mt.data.corpus import CorpusError, open_source
+from flaxformer_mt.data.corpus import CorpusError, LinePlace, open_source, weight_of
 from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.pipeline import _flat, _from_flat, _Stream
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.data.planner import Planner
-from flaxformer_mt.data.prepare.encode import Chunk, EncodingSettings, encode_chunk
+from flaxformer_mt.data.prepare.encode import Chunk, EncodingSettings, Range, encode_chunk
 from flaxformer_mt.data.prepare.finished_parts import _from_arrays, _to_arrays
 from flaxformer_mt.data.prepare.manifest import PrepareError, read_manifest
 from flaxformer_mt.data.sampling import Resampler
@@ -125,9 +127,11 @@ def test_weights_that_do_not_fit_their_corpus_are_refused(tmp_path, run):
         prepare(config_of(tmp_path, corpus("files", pair_weights="absent")), directory=run)
     with pytest.raises(CorpusError, match="has no column 'weight'; there: 'en', 'score', 'de'"):
         open_source(corpus("csv", pair_weights="weight"), str(tmp_path))
-    with pytest.raises(CorpusError, match="column 'en' holds"):
-        pq.write_table(pa.table({"en": [[1.0]], "de": ["a"]}), tmp_path / "list.parquet")
-        listed = corpus("hf", path="list.parquet", pair_weights="en")
+    with pytest.raises(CorpusError, match="column 'en' holds list<.*>, not numbers"):
+        pq.write_table(
+            pa.table({"en": [[1.0]], "de": ["a"], "fr": ["b"]}), tmp_path / "list.parquet"
+        )
+        listed = corpus("hf", path="list.parquet", src="fr", pair_weights="en")
         list(open_source(listed, str(tmp_path)).records())
 
 
@@ -152,6 +156,55 @@ def test_weights_where_there_can_be_none_are_refused(key, settings, problem):
     assert problem in told
 
 
+def test_what_is_no_number_is_counted_as_no_weight(tmp_path):
+    objects = [{"en": "a", "de": "b", "w": weight} for weight in (None, True, [1], "0.5", 1e300)]
+    (tmp_path / "odd.jsonl").write_text("".join(json.dumps(one) + "\n" for one in objects))
+    source = open_source(corpus("jsonl", path="odd.jsonl", pair_weights="w"), str(tmp_path))
+    told = [source.check(record) for record in source.records()]
+    assert told[3] is None
+    assert [(defect.reason, defect.detail) for defect in told if defect is not None] == [
+        ("no weight", "'w' is null, not a number"),
+        ("no weight", "'w' is true, not a number"),
+        ("no weight", "'w' is [1], not a number"),
+        ("no weight", "1e+300 is not between 0 and 1,000,000"),
+    ]
+
+
+def test_validation_text_that_is_held_out_takes_no_notice_of_weights(tmp_path, run):
+    lines = [f"{src} {number}" for number in range(40) for src, _ in GOOD[:1]]
+    for name in ("train.en", "train.de"):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    (tmp_path / "weights.txt").write_text("1\n0\n" * 20)
+    held_out = {"valid": CorpusConfig(name="valid"), "valid_fraction": 0.5}
+    sizes = [
+        len(prepare(replace(config_of(tmp_path, one), **held_out), directory=run / name).valid)
+        for name, one in (("w", corpus("files")), ("p", corpus("files", pair_weights="")))
+    ]
+    assert sizes[0] == sizes[1] > 10
+
+
+def test_a_part_of_the_files_is_read_with_its_weights(tmp_path):
+    """As a cluster's machines read plain files, each from a place of its own."""
+    write(tmp_path)
+    source = open_source(corpus("files"), str(tmp_path))
+    places = {name: LinePlace(first=2) for name in source.files}
+    part = Range("train", source, 2, 4, places)
+    assert [weight_of(record) for record in part.records()] == [2.5, 0.01]
+
+
+def test_settings_and_prepared_pairs_agree_on_weights(tmp_path, run):
+    """Also where the file that the settings name can't be read: the store isn't made from it."""
+    write(tmp_path)
+    without = config_of(tmp_path, corpus("files", pair_weights=""))
+    store = prepare(without, directory=run)
+    absent = config_of(tmp_path, corpus("files", pair_weights="absent"))
+    with pytest.raises(PrepareError, match=r"pair_weights: '' then, 'given' now"):
+        prepare(absent, directory=run)
+    config = replace(ExperimentConfig(), data=absent)
+    with pytest.raises(StoreError, match="differ in 'pair_weights'"):
+        planner_of(config, store, Vocabularies.load(run / "vocabulary"))
+
+
 def test_changed_weights_are_noticed_and_damaged_ones_refused(tmp_path, run):
     write(tmp_path)
     config = config_of(tmp_path, corpus("files"))
@@ -160,7 +213,7 @@ def test_changed_weights_are_noticed_and_damaged_ones_refused(tmp_path, run):
     with pytest.raises(PrepareError, match=r"the contents of .*weights.txt have changed"):
         prepare(config, directory=run)
     without = config_of(tmp_path, corpus("files", pair_weights=""))
-    with pytest.raises(PrepareError, match=r"pair_weights: is no longer there"):
+    with pytest.raises(PrepareError, match=r"pair_weights: 'given' then, '' now"):
         prepare(without, directory=run)
     other = prepare(config, directory=tmp_path / "other")
     assert first.train.digest != other.train.digest

@@ -90,6 +90,7 @@ def one_run(job: dict[str, Any], processes: Processes) -> Any:
             job["config"],
             job["overrides"],
             ["a test"],
+            job.get("init_from"),
             processes=processes,
             profile=job.get("profile"),
         )

@@ -312,6 +312,26 @@ def test_a_finished_run_is_finished_for_all(runs, disturbed):
 
 
 @pytest.mark.extended
+def test_two_start_from_another_run_as_one(runs, one):
+    """Every array is split over both, with its moments, or beside its adapters."""
+    starts = {
+        "kept": ("training.keep_moments=true", "training.optimizer.ema_decay=0.9"),
+        "adapted": ("training.adapters.rank=2",),
+    }
+    short = ("training.steps=3", "training.validate_every=3")
+    jobs = [
+        runs.job(f"{name} by two", *FSDP, *short, *changes, init_from=str(one))
+        for name, changes in starts.items()
+    ]
+    assert work_off(runs, "of starts", 2, jobs).by_process == [[0, 0]] * 2
+    for name, changes in starts.items():
+        alone = str(runs[f"{name} by one"])
+        overrides = [*runs.overrides, *short, *changes]
+        assert train_run(alone, runs.config, overrides, ["a test"], str(one)) == 0
+        assert_equal_reports(runs[f"{name} by two"], runs[f"{name} by one"])
+
+
+@pytest.mark.extended
 def test_two_evaluate_as_one(runs, two):
     """Each translates half of the sentences; the first scores all."""
     run = open_run(runs["undisturbed"])

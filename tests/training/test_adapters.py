@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.config import ConfigError
+from flaxformer_mt.config.consistency import unused_settings
 from flaxformer_mt.low_rank import merged
 from flaxformer_mt.model.parameters import AdapterError
+from flaxformer_mt.rundir import CheckpointError
 from flaxformer_mt.rundir.checkpoint_format import read_meta, read_weights
 from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.layout import RunDirectory
@@ -113,14 +115,58 @@ def test_patterns_choose_the_matrices_and_only_adapters_have_moments():
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"training.freeze": ("encoder/*",)}, "trains adapters only: leave out 'training.freeze'"),
+        ({"training.freeze": ("encoder/*",)}, "trains adapters only: set 'training.freeze' to"),
         ({"training.keep_moments": True}, "leave out 'training.keep_moments'"),
         ({"training.adapters.matrices": ()}, "needs 'training.adapters.matrices'"),
+        ({"training.optimizer.kind": "muon"}, "'muon' has no matrix of a layer to train"),
+        ({"training.optimizer.kind": "adafactor"}, "parameter_scale' = true hardly moves"),
     ],
 )
 def test_settings_that_contradict_adapters_are_refused(changes, problem):
-    with pytest.raises(ConfigError, match=f"'training.adapters.rank' = 2 .*{problem}"):
+    with pytest.raises(ConfigError, match=f"'training.adapters.rank' = 2.*{problem}"):
         tiny({**ADAPTERS, **changes})
+
+
+def test_settings_of_adapters_without_a_rank_are_told():
+    for name, value in (("scale", 4.0), ("matrices", ("*/query",))):
+        told = list(unused_settings(tiny({f"training.adapters.{name}": value})))
+        assert f"'training.adapters.{name}' needs 'training.adapters.rank' > 0" in told
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kind": "adamw", "weight_decay": 0.01},
+        {"kind": "adafactor", "parameter_scale": False},
+        {"kind": "lion"},
+        {"accumulation": 2},
+    ],
+)
+def test_other_optimizers_train_them_too(changes):
+    optimizer = {f"training.optimizer.{name}": value for name, value in changes.items()}
+    built, batch = build_tiny({**ADAPTERS, **optimizer}), uneven_batch()
+    state, losses = built.init(), []
+    for _ in range(40):
+        state, metrics = built.train_step(state, batch)
+        losses.append(float(metrics["loss"]))
+    assert losses[-1] < losses[0] - 0.3
+
+
+def test_a_damaged_base_is_named_and_leftovers_of_a_killed_start_are_removed(tmp_path):
+    settings = {**VALUES, "training.steps": 4, "training.save_every": 2}
+    on = build_tiny(settings)
+    run = Run(tmp_path, settings, on=on)
+    weights = some_weights()
+    leftover = tmp_path / "checkpoints" / "base.orbax-checkpoint-tmp-1" / "params"
+    leftover.mkdir(parents=True)
+    run.start(initial_params=lambda: weights, stop_after=2)
+    assert not leftover.parent.exists()
+
+    data = (tmp_path / "checkpoints" / "base" / "params").rglob("d/*")
+    largest = max(data, key=lambda path: path.stat().st_size)
+    largest.write_bytes(largest.read_bytes()[:-40])
+    with pytest.raises(CheckpointError, match="base.* are adapters of these weights: restore"):
+        run.start()
 
 
 @pytest.mark.parametrize("ema_decay", [0.0, 0.9])

@@ -108,7 +108,7 @@ def test_value_and_gradients_equal_the_reference(chunk, smoothing, types, bias):
     objective, nll, reference_gradients = reference(*inputs, bias, smoothing=smoothing, types=types)
     assert float(sums.objective) == pytest.approx(objective, rel=1e-6)
     assert float(sums.nll) == pytest.approx(nll, rel=1e-6)
-    assert float(sums.tokens) == 7 + 4 + 1
+    assert float(sums.weight) == 7 + 4 + 1
     for leaf in jax.tree.leaves(sums):
         assert (leaf.dtype, leaf.shape) == (jnp.float32, ())
     for got, expected in zip(jax.tree.leaves(gradients), reference_gradients, strict=True):
@@ -182,7 +182,7 @@ def test_a_diverged_model_reports_a_high_loss_in_bfloat16(chunk, smoothing):
     labels = (hidden @ table.T).argmin(-1).astype(np.int32)
     sums, _ = compiled(smoothing, chunk, "bfloat16")(hidden, table, labels, weights)
     true, _, _ = reference(hidden, table, labels, weights, None, smoothing=smoothing, types=VOCAB)
-    tokens = float(sums.tokens)
+    tokens = float(sums.weight)
     assert true / tokens > 1000
 
     # All types but the label's may be at the cap; the smoothed target's own entropy is subtracted.

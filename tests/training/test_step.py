@@ -74,7 +74,7 @@ def test_the_loss_of_packed_rows_is_the_sum_of_their_pairs_losses():
 
     def sums(indices: np.ndarray, shape: Shape, *counts: np.ndarray) -> np.ndarray:
         batch_sums = loss(params, assemble(pairs, indices, shape, *counts))
-        return np.array([batch_sums.objective, batch_sums.nll, batch_sums.tokens], np.float64)
+        return np.array([batch_sums.objective, batch_sums.nll, batch_sums.weight], np.float64)
 
     rows = [plan[index] for index in range(len(plan))]
     assert max(packed.counts.max() for _, packed in rows) > 2
@@ -110,16 +110,30 @@ def test_a_pairs_weight_multiplies_its_loss_and_its_gradient():
 
 @pytest.mark.parametrize("accumulation", [1, 2])
 def test_a_step_divides_weighted_losses_by_the_number_of_tokens(accumulation):
-    """So weights of 2 are a loss twice as high, and those of 1 change nothing."""
+    """So weights of 2 are a gradient twice as long, and those of 1 change nothing. What is reported
+    are means by weight."""
     on, batch = without_dropout(accumulation), uneven_batch()
     rows = np.ones(len(batch.tgt_out))
-    states, metrics = zip(
-        *(run([one], on) for one in (batch, weighted(batch, rows), weighted(batch, 2 * rows))),
-        strict=True,
-    )
-    plain, ones, twos = (float(of_run[0]["loss"]) for of_run in metrics)
-    assert plain == pytest.approx(ones, rel=1e-6) and twos == pytest.approx(2 * plain, rel=1e-5)
-    assert_close(states[0].params, states[1].params, rtol=1e-5, atol=1e-7)
+    runs = [run([one], on) for one in (batch, weighted(batch, rows), weighted(batch, 2 * rows))]
+    (before, (plain,)), (after, (ones,)), (_, (twos,)) = runs
+    assert_close(before.params, after.params, rtol=1e-5, atol=1e-7)
+    for name in ("loss", "nll"):
+        means = [float(metrics[name]) for metrics in (plain, ones, twos)]
+        assert means == pytest.approx([means[0]] * 3, rel=1e-5)
+    norms = [float(metrics["gradient_norm"]) for metrics in (plain, ones, twos)]
+    assert norms == pytest.approx([norms[0], norms[0], 2 * norms[0]], rel=1e-5)
+    weights = [float(metrics["tgt_weight"]) for metrics in (plain, ones, twos)]
+    assert weights == pytest.approx([1 * weights[0], weights[0], 2 * weights[0]])
+    assert weights[0] == float(batch.tgt_tokens)
+
+
+def test_means_by_weight_are_of_the_heavier_pairs():
+    on, batch = without_dropout(), uneven_batch()
+    rows = np.zeros(len(batch.tgt_out))
+    rows[0] = 0.25
+    _, (alone,) = run([weighted(batch, rows)], on)
+    sums = batch_loss(on.model, tiny(), on.init().params, weighted(batch, rows), None)
+    assert float(alone["nll"]) == pytest.approx(float(sums.nll / sums.weight), rel=1e-5)
 
 
 def test_dropout_differs_from_step_to_step_and_with_the_seed():

@@ -13,6 +13,7 @@ from flaxformer_mt.data.corpus.pairs import (
     INVALID_UTF8,
     MALFORMED_JSON,
     NO_TEXT,
+    NO_WEIGHT,
     CorpusError,
     CorpusRecord,
     NoText,
@@ -119,10 +120,15 @@ def parsed(record: bytes) -> Any:
 
 
 def number_at(content: Any, key: str) -> bytes | NoText:
-    """The number under a key, written out; `text_at` if it is a text."""
+    """The number under a key, written out, or the text there."""
     value = _value_at(content, key)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return repr(value).encode() if is_number else text_at(content, key)
+    if isinstance(value, NoText | bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode(errors="replace")
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return repr(value).encode()
+    return NoText(NO_WEIGHT, f"{key!r} is {_shown(value)}, not a number")
 
 
 def text_at(content: Any, key: str) -> bytes | NoText:

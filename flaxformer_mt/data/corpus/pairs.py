@@ -190,14 +190,14 @@ class PairSource:
             problem = self._problem(name, text)
             if problem:
                 return Defect(self.file_of(side), line, *problem)
-        for text in weight:
-            if problem := _weight_problem(text):
-                return Defect(str(self.files.get("pair_weights", self.label)), line, *problem)
         if self.fraction:
             digest = hashlib.blake2b(src.strip(), digest_size=8).digest()
             if (int.from_bytes(digest) < self.fraction * 2**64) != self.held_out:
                 reason = TRAINED_ON if self.held_out else HELD_OUT
                 return Defect(self.label, line, reason, "by its source text")
+        for text in () if self.held_out else weight:
+            if problem := _weight_problem(text):
+                return Defect(str(self.files.get("pair_weights", self.label)), line, *problem)
         return None
 
     def _problem(self, side: str, text: bytes) -> tuple[str, str] | None:

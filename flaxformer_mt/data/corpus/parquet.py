@@ -20,6 +20,7 @@ from flaxformer_mt.data.corpus.json_records import (
 )
 from flaxformer_mt.data.corpus.pairs import (
     NO_TEXT,
+    NO_WEIGHT,
     CorpusError,
     CorpusRecord,
     NoText,
@@ -103,7 +104,7 @@ class _Column:
 
     @classmethod
     def of(cls, schema: Any, key: str, path: AnyPath, *, is_number: bool = False) -> _Column:
-        """Raises CorpusError for a key that leads to no text, or to no number either."""
+        """Raises CorpusError for a key that leads to no text nor, for a weight, to numbers."""
         import pyarrow as pa
 
         names: list[str] = []
@@ -124,9 +125,8 @@ class _Column:
             kind = _decoded(types[name])
             fields = list(kind) if pa.types.is_struct(kind) else []
 
-        may_hold = _may_be_weight if is_number else _is_text
-        if remaining is None and not may_hold(kind):
-            raise CorpusError(f"{path}: column {key!r} holds {kind}, not text{_advice(key, kind)}")
+        if remaining is None:
+            _require_type(kind, key, path, is_number=is_number)
         return cls(key, tuple(names), remaining, is_number)
 
     def texts(self, batch: Any) -> Iterator[bytes | NoText]:
@@ -145,7 +145,8 @@ class _Column:
             if _is_number(column.type):
                 column = column.cast(pa.large_string())
             for text in column.cast(pa.large_binary()).to_pylist():
-                yield NoText(NO_TEXT, f"{self.key!r} is null") if text is None else text
+                reason = NO_WEIGHT if self.is_number else NO_TEXT
+                yield NoText(reason, f"{self.key!r} is null") if text is None else text
             return
         if pa.types.is_map(column.type):
             objects = column.to_pylist(maps_as_pydicts="lossy")
@@ -193,14 +194,20 @@ def _decoded(kind: Any) -> Any:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _may_be_weight(kind: Any) -> bool:
-    return _is_number(kind) or _is_text(kind)
+def _require_type(kind: Any, key: str, path: AnyPath, *, is_number: bool) -> None:
+    """Raises CorpusError for a column without text, or of weights that can't be read."""
+    if _is_text(kind) or (is_number and _is_number(kind)):
+        return
+    if is_number:
+        raise CorpusError(f"{path}: column {key!r} holds {kind}, not numbers")
+    raise CorpusError(f"{path}: column {key!r} holds {kind}, not text{_advice(key, kind)}")
 
 
 def _is_number(kind: Any) -> bool:
     import pyarrow as pa
 
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    return any(test(kind) for test in tests)
 
 
 def _is_text(kind: Any) -> bool:

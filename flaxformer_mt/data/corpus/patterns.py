@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -74,17 +75,16 @@ def _expression(wildcard: str) -> str:
 def _require_counterparts(
     corpus: CorpusConfig, files: Mapping[str, Mapping[tuple[str, ...], AnyPath]], key: str
 ) -> None:
-    """Raises CorpusError for a file of one side that the other side lacks."""
-    if "path" in files:
-        return
-    for name, of_side in files.items():
-        other = "tgt" if name == "src" else "src"
-        if other not in files:
+    """Raises CorpusError for a file without one for each other setting that names files."""
+    names = corpus.source.named_files()
+    for name, other in itertools.permutations(names, 2):
+        if name in files and other not in files:
             raise CorpusError(
                 f"{key}.{name} = {getattr(corpus, name)!r} names several files, but {key}.{other} "
                 f"= {getattr(corpus, other)!r} one: use wildcards in both"
             )
-        for parts, path in of_side.items():
+    for name, other in itertools.permutations(files, 2):
+        for parts, path in files[name].items():
             if parts not in files[other]:
                 raise CorpusError(
                     f"{path}: has no counterpart among the files of {key}.{other} = "

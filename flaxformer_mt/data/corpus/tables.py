@@ -237,7 +237,8 @@ def _places(
         if column not in header:
             shown = ", ".join(map(repr, header[:_SHOWN])) or "none"
             raise CorpusError(
-                f"{place}:1: has no column {column!r}; there: {shown}; or give its number, from 1"
+                f"{place}:1: has no column {column!r}; there: {shown}; or give all columns by "
+                "their numbers, from 1"
             )
         if header.count(column) > 1:
             raise CorpusError(

@@ -6,14 +6,10 @@ from typing import Any, NamedTuple
 
 import regex
 
-from flaxformer_mt.config.languages import base_language
+from flaxformer_mt.config.languages import same_language
 
-# Codes of one macrolanguage of ISO 639-3: their sentences may not differ.
-_MACROLANGUAGES = (
-    frozenset(("no", "nb", "nn")),
-    frozenset(("bs", "hr", "sr", "sh")),
-    frozenset(("id", "ms")),
-)
+# Codes of one macrolanguage of ISO 639-3 beyond `same_language`: their sentences may not differ.
+_ALIKE = (frozenset(("bs", "hr", "sr")), frozenset(("id", "ms")))
 _LETTER = regex.compile(r"\p{L}")
 
 
@@ -27,7 +23,7 @@ class OtherLanguage(NamedTuple):
 
 def knows(language: str) -> bool:
     """Whether a language code can be identified."""
-    return bool(_codes(language) & {*_identifier().labels})
+    return bool(_labels_of(language))
 
 
 def in_other_languages(
@@ -37,7 +33,7 @@ def in_other_languages(
 
     So a short sentence, of which nothing sure can be said, stays; and so does one without letters.
     """
-    codes = _codes(language)
+    labels = _labels_of(language)
     others = list[OtherLanguage]()
     for place, sentence in enumerate(sentences):
         text = sentence.decode()
@@ -45,15 +41,18 @@ def in_other_languages(
             continue
         ranked = _identifier().rank(text)
         best, highest = ranked[0]
-        own = max(probability for code, probability in ranked if code in codes)
+        own = max(probability for label, probability in ranked if label in labels)
         if own < share * highest:
             others.append(OtherLanguage(place, best, own / highest))
     return others
 
 
-def _codes(language: str) -> frozenset[str]:
-    base = base_language(language)
-    return next((codes for codes in _MACROLANGUAGES if base in codes), frozenset((base,)))
+@functools.cache
+def _labels_of(language: str) -> frozenset[str]:
+    """py3langid's names for the language of a code."""
+    code = same_language(language)
+    codes = next((codes for codes in _ALIKE if code in codes), frozenset((code,)))
+    return frozenset(label for label in _identifier().labels if same_language(label) in codes)
 
 
 @functools.cache

@@ -56,6 +56,8 @@ def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
         if split == "train" and config.filter.reads_languages:
             names += ["src_lang", "tgt_lang"]
         settings |= {f"{key}.{name}": getattr(corpus, name) for name in names}
+        for name in corpus.source.optional_files():
+            settings[f"{key}.{name}"] = "given" if getattr(corpus, name) else ""
     for name, setting in dataclasses.asdict(config.filter).items():
         settings[f"data.filter.{name}"] = setting
     return settings | _vocabulary_settings(config)

@@ -50,10 +50,10 @@ def test_files_and_scores_that_opusfilter_writes(tmp_path):
     corpus = CorpusConfig(name="kept", src=kept[0], tgt=kept[1])
     assert [(pair.src, pair.tgt) for pair in read_pairs(corpus, str(tmp_path))] == expected
     scores = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
-    ratios = [score["LengthRatioFilter"] for score in scores]
-    (tmp_path / "weights").write_text("".join(f"{ratio}\n" for ratio in ratios))
+    inverse = [1 / score["LengthRatioFilter"] for score in scores]
+    (tmp_path / "weights").write_text("".join(f"{weight}\n" for weight in inverse))
     source = open_source(dataclasses.replace(corpus, pair_weights="weights"), str(tmp_path))
-    assert [weight_of(record) for record in source.records()] == ratios and max(ratios) > 1
+    assert [weight_of(record) for record in source.records()] == inverse and max(inverse) <= 1
 
 
 def test_a_table_that_opuscleaner_writes(tmp_path):

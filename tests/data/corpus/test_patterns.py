@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from flaxformer_mt.config.schema import CorpusConfig
-from flaxformer_mt.data.corpus import CorpusError, open_sources, read_pairs
+from flaxformer_mt.data.corpus import CorpusError, open_sources, read_pairs, weight_of
 from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.data.prepare.manifest import PrepareError, read_manifest
 from tests.data.pairs import listed
@@ -100,3 +100,18 @@ def test_a_file_that_comes_later_is_told(tmp_path):
     with pytest.raises(PrepareError, match=r"parts\.src\[2\]: the contents of .*part-3\.en have"):
         prepare(config, directory=tmp_path / "run")
     assert contents(tmp_path / "run") == before
+
+
+def test_weights_go_together_with_their_sides(tmp_path):
+    for number in (1, 2):
+        write(tmp_path, f"part-{number}", GOOD[:2])
+        (tmp_path / f"part-{number}.w").write_text(f"{number}\n{number}.5\n")
+    corpus = CorpusConfig(name="a", src="part-*.en", tgt="part-*.de", pair_weights="part-*.w")
+    sources = open_sources(corpus, str(tmp_path))
+    weights = [weight_of(record) for source in sources for record in source.records()]
+    assert weights == [1, 1.5, 2, 2.5]
+    with pytest.raises(CorpusError, match=r"a\.pair_weights = 'part-1\.w' one: use wildcards"):
+        open_sources(replace(corpus, pair_weights="part-1.w"), str(tmp_path))
+    (tmp_path / "part-2.w").unlink()
+    with pytest.raises(CorpusError, match=r"part-2\.en: has no counterpart .* a\.pair_weights"):
+        open_sources(corpus, str(tmp_path))
