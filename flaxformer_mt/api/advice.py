@@ -28,6 +28,7 @@ from flaxformer_mt.rundir.paths import document, exists
 _NAMES = {"bleu": "BLEU", "chrf": "chrF", "loss": "loss"}
 # By less than this a metric has hardly changed; a loss is in nats per token.
 _HARDLY = {"bleu": 0.2, "chrf": 0.2, "loss": 0.01}
+_CLEAR_FALL = 0.1  # nats per token, of the loss from the best step to the last
 _RECENT = 0.2  # of the steps
 _OTHER_LENGTH = 1.5  # times as long
 _MUCH_COMPILING = 0.35  # of the time
@@ -63,10 +64,12 @@ def advice(run: RunDirectory, config: ExperimentConfig) -> Iterator[str]:
     scores = finite_values(validations, metric)
     if diverged_step is not None:
         yield _divergence(diverged_step, validations, run, config)
-    elif len(scores) > 1:
+    elif len(scores) > 1 and max(scores) > config.training.schedule.warmup_steps:
         # Minutes end a training before its steps.
         steps = max(scores) if config.training.minutes else config.training.steps
-        yield course(scores, metric, steps=steps)
+        losses = finite_values(validations, config.training.loss_score)
+        falling = while_loss_falls(scores, metric, losses, steps=steps)
+        yield falling or course(scores, metric, steps=steps)
 
     if exists(run.goodput):
         with document(run.goodput, "no advice about compiling") as account:
@@ -140,6 +143,24 @@ def _kind_and_name(metric: str) -> tuple[str, str]:
     """What a metric such as `bleu/SET` measures, and its name for people: `BLEU of SET`."""
     kind, slash, validation_set = metric.partition("/")
     return kind, f"{_NAMES[kind]} of {validation_set}" if slash else _NAMES[kind]
+
+
+def while_loss_falls(
+    scores: Mapping[int, float], metric: str, losses: Mapping[int, float], *, steps: int
+) -> str | None:
+    """What to say of a BLEU or chrF that got worse while the loss clearly fell to the end, if it
+    did: then it is chance, since a model that begins to write matches a word or two."""
+    kind, name = _kind_and_name(metric)
+    best, last = max(scores, key=lambda step: (scores[step], -step)), max(scores)
+    if kind == "loss" or last < steps or not {best, last} <= losses.keys():
+        return None
+    if best == last or losses[best] - losses[last] < _CLEAR_FALL:
+        return None
+    return (
+        f"{name} was best at step {best:,} ({scores[best]:.2f}; {scores[last]:.2f} at step "
+        f"{last:,}), but the loss still falls ({losses[best]:.2f} to {losses[last]:.2f}): the same "
+        f"command with --config.training.steps={2 * steps} continues"
+    )
 
 
 def course(scores: Mapping[int, float], metric: str, *, steps: int) -> str:

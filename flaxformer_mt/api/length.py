@@ -48,6 +48,7 @@ def choose_length(run: RunDirectory, config: ExperimentConfig) -> None:
 
     if exists(run.length_choice):
         run.length_choice.unlink()  # an earlier choice, maybe damaged, must not matter
+    say(f"search: choosing how lengths are normalised on {len(sources):,} validation pairs...")
     translator = Translator.load(run)
 
     def translate(norm: LengthNorm, lines: Sequence[str]) -> list[str]:

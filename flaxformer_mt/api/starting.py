@@ -16,7 +16,7 @@ from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.model.embedding import SOURCE_TABLE, with_rows
 from flaxformer_mt.parallel.processes import Processes
-from flaxformer_mt.rundir import layout
+from flaxformer_mt.rundir import DamagedError, layout
 from flaxformer_mt.rundir.checkpoint_choice import (
     best_or_latest,
     chosen_weights,
@@ -72,6 +72,7 @@ def check_same_sizes(source: ExperimentConfig, new: ExperimentConfig, origin: st
     names = [field.name for field in WEIGHT_FIELDS]
     if source.model.positions == new.model.positions == "learned":
         names.append("max_length")
+    names.append("scan_layers")  # weights of all layers in one array, or each layer's own
     different = [
         f"'model.{name}' = {getattr(source.model, name)} there, {getattr(new.model, name)} here"
         for name in names
@@ -138,17 +139,23 @@ def beginning_of(
         raise StartError(
             f"{source}: its vocabulary differs from this run's: leave out 'training.keep_moments'"
         )
-    step = processes.first(lambda: select_step(source.checkpoints, best_or_latest(source)))
-    folder = source.checkpoints / str(step)
-    say(f"starting with the weights and the moments of {folder}")
 
     def beginning(state: TrainState) -> TrainState:
+        # Only now: a run that is training removes the checkpoints that others have surpassed.
+        step = processes.first(lambda: select_step(source.checkpoints, best_or_latest(source)))
+        folder = source.checkpoints / str(step)
+        say(f"starting with the weights and the moments of {folder}")
         abstract = program.abstract
         for fresh in jax.tree.leaves((state.params, state.opt_state)):
             if fresh.ndim:
                 fresh.delete()  # the devices may not have room for both
         trees = {"params": abstract.params, "opt_state": without_params(abstract)}
-        read = read_snapshot(folder, trees)
+        try:
+            read = read_snapshot(folder, trees)
+        except DamagedError as error:
+            raise StartError(
+                f"{error}: restore the checkpoint from a copy, or leave out 'training.keep_moments'"
+            ) from error
         return continuing(state, read.params, read.opt_state["opt_state"])
 
     return beginning
@@ -167,6 +174,10 @@ def weights_of(
     if before != after:
         _require_trained_rows(program.config)
     checkpoint = processes.first(lambda: chosen_weights(source, "auto").checkpoint)
+    training, theirs_was = program.config.training, config_of(source).training
+    if theirs_was.adapters.rank > training.adapters.rank == 0:
+        if training.schedule == theirs_was.schedule:
+            say("note: all weights are trained with the learning rate of that run's adapters")
 
     def read() -> Any:
         # On the host: all processes must add the same rows.

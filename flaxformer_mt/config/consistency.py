@@ -57,6 +57,7 @@ def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
     yield from _learned_types(config.data.vocabulary)
 
     yield from _training(config.training)
+    yield from _adapters(config)
     yield from _validation_sets(config)
     yield from _decoding(config.decoding)
     yield from _copied_symbols(config)
@@ -194,7 +195,6 @@ def _training(training: TrainingConfig) -> Iterator[str]:
     yield from training.schedule.curve.problems("training.schedule")
     yield from _curve_within_training(training)
     yield from training.optimizer.rule.problems("training.optimizer")
-    yield from _adapters(training)
     for tracker in training.trackers:
         if tracker not in TRACKERS:
             yield f"'training.trackers' has '{tracker}'; {nearest(tracker, TRACKERS)}"
@@ -203,11 +203,14 @@ def _training(training: TrainingConfig) -> Iterator[str]:
         yield f"'training.best_metric' = '{metric}' needs 'training.validate_bleu' = true"
 
 
-def _adapters(training: TrainingConfig) -> Iterator[str]:
+def _adapters(config: ExperimentConfig) -> Iterator[str]:
     """Adapters freeze all weights, and no other run has moments for them."""
+    training, d_model = config.training, config.model.d_model
     if not training.adapters.rank:
         return
     setting = f"'training.adapters.rank' = {training.adapters.rank}"
+    if training.adapters.rank > d_model:
+        yield f"{setting} must be at most 'model.d_model' = {d_model}, a matrix's own rank"
     if training.freeze:
         yield f"{setting} trains adapters only: set 'training.freeze' to nothing"
     match training.optimizer.rule:

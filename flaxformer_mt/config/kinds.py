@@ -418,7 +418,7 @@ class AdamW(_TwoMoments):
 
     def problems(self, key: str) -> Iterator[str]:
         if not self.weight_decay:
-            yield f"'{key}.weight_decay' must be set when '{key}.kind' is 'adamw'"
+            yield f"'{key}.weight_decay' must be set when '{key}.kind' is 'adamw', such as 0.01"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

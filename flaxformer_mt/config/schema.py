@@ -618,7 +618,9 @@ class AdapterConfig:
         "weights, which stay as they are (Hu et al., 2022; 0: none, train the weights)",
         minimum=0,
     )
-    scale: float = setting(2.0, "factor of an adapter's product (elsewhere alpha / rank)", above=0)
+    scale: float = setting(
+        2.0, "factor of an adapter's product (elsewhere alpha / rank)", above=0, maximum=1000
+    )
     matrices: tuple[str, ...] = setting(
         ("*",),
         "glob patterns of the layers' matrices that get an adapter, such as '*/query'",

@@ -4,6 +4,7 @@ import dataclasses
 import fnmatch
 import functools
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -100,9 +101,10 @@ def initial_adapters(params: Params, config: AdapterConfig, key: Array) -> dict[
     names = [path_name(path) for path, _ in kernels]
     for pattern in config.matrices:
         if not fnmatch.filter(names, pattern):
+            of_any_layer = dict.fromkeys(re.sub(r"layers_\d+", "layers_*", name) for name in names)
             raise AdapterError(
                 f"'training.adapters.matrices': no matrix of a layer matches '{pattern}'; there "
-                f"are {', '.join(names)}"
+                f"are {', '.join(of_any_layer)}"
             )
 
     adapters: dict[str, Any] = {}

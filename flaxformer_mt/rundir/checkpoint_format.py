@@ -1,9 +1,10 @@
 """One checkpoint on disk: its items, its description, and verified reading.
 
-A checkpoint is a folder of Orbax items. Adapters (`meta` has their scale then) belong to the
-weights in the folder `base` beside it. Trees of arrays (`params`, `opt_state`, `ema`) are nested
+A checkpoint is a folder of Orbax items. Trees of arrays (`params`, `opt_state`, `ema`) are nested
 dictionaries named by path, so that readers don't need the writer's classes. `meta` lists every leaf
 with dtype, shape and digest and has a checksum itself: Orbax restores flipped bytes silently.
+Adapters belong to the weights in the folder `base` beside it, whose digest and their scale are in
+`meta`, too.
 """
 
 import contextlib
@@ -126,24 +127,31 @@ def read_described(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     meta = read_meta(folder)
     weights = "ema" if "ema" in meta["leaves"] else "params"
     trained = read_tree(folder, meta, weights, _form(meta, weights))
-    if "adapter_scale" in meta:
-        trained = merged(read_base(folder.parent), trained, meta["adapter_scale"])
+    if adapters := meta.get("adapters"):
+        trained = merged(read_base(folder.parent, adapters["base"]), trained, adapters["scale"])
     return meta, trained
 
 
-def read_base(directory: Path, abstract: Any = None) -> Any:
-    """The weights that don't train, beside which the checkpoints in a directory are adapters: as
-    they are, or by all processes together as `abstract` says. Raises CheckpointError."""
+def base_digest(directory: Path) -> str:
+    """Tells the weights in `directory/base` from others. Raises DamagedError."""
+    return _checksum(read_meta(directory / BASE))
+
+
+def read_base(directory: Path, digest: str, abstract: Any = None) -> Any:
+    """The weights with this `base_digest`, which don't train: as they are, or by all processes
+    together as `abstract` says. Raises CheckpointError."""
     folder = directory / BASE
     alone = contextlib.nullcontext()
     try:
         with alone if abstract is None else damaged_for_all(f"{folder}:"):
             meta = read_meta(folder)
+            if _checksum(meta) != digest:
+                raise DamagedError(f"{folder}: holds other weights")
         return read_tree(folder, meta, "params", abstract or _form(meta, "params"))
     except DamagedError as error:
         raise CheckpointError(
-            f"{error}; all checkpoints beside it are adapters of these weights: restore it from a "
-            "copy"
+            f"{error}; all checkpoints beside it are adapters of the weights that were there: "
+            "restore them from a copy of this run"
         ) from error
 
 

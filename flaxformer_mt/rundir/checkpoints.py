@@ -94,7 +94,8 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             "best": choice.best_by(self.settings),
         }
         if snapshot.adapter_scale is not None:
-            meta["adapter_scale"] = snapshot.adapter_scale
+            base = form.base_digest(self.directory)
+            meta["adapters"] = {"scale": snapshot.adapter_scale, "base": base}
         arguments = form.composite(trees, {"position": snapshot.position, "meta": meta})
         self._metas[snapshot.step] = meta
         try:
@@ -126,8 +127,10 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             ) from error
 
     def restore_base(self, abstract: Any) -> Any:
-        """What `save_base` saved, placed as `abstract` says. Raises CheckpointError."""
-        return form.read_base(self.directory, abstract)
+        """What `save_base` saved, placed as `abstract` says. Raises CheckpointError, also if it
+        isn't what the newest checkpoint's adapters belong to."""
+        newest = self._metas[max(self._metas)]
+        return form.read_base(self.directory, newest["adapters"]["base"], abstract)
 
     def wait(self) -> None:
         """Returns when the last save is on disk. Raises CheckpointError if it failed, and if the

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from flaxformer_mt.api.advice import advice, course
+from flaxformer_mt.api.advice import advice, course, while_loss_falls
 from flaxformer_mt.config import default_config, freeze
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.metrics_log import MetricsLog
@@ -64,6 +64,7 @@ def run(tmp_path):
 def told(run, changes=()):
     config = default_config()
     config.training.steps = 40
+    config.training.schedule.warmup_steps = 10
     config.update_from_flattened_dict(dict(changes))
     return list(advice(run, freeze(config, "tests")))
 
@@ -74,6 +75,25 @@ def test_a_training_without_patience_left_is_not_told_to_go_on():
     expected = "BLEU has hardly changed since step 7,644"
     assert course(scores, "bleu", steps=12_000).startswith(expected)
     assert course(scores, "bleu", steps=9282).startswith("still improving")
+
+
+def test_a_bleu_of_chance_is_not_believed_while_the_loss_falls():
+    scores = {150: 1.87, 300: 1.31}
+    assert while_loss_falls(scores, "bleu", {150: 4.40, 300: 3.82}, steps=300) == (
+        "BLEU was best at step 150 (1.87; 1.31 at step 300), but the loss still falls (4.40 to "
+        "3.82): the same command with --config.training.steps=600 continues"
+    )
+    for losses in ({150: 4.40, 300: 4.35}, {150: 3.82, 300: 4.40}, {}):
+        assert while_loss_falls(scores, "bleu", losses, steps=300) is None
+    assert while_loss_falls(scores, "bleu", {150: 4.40, 300: 3.82}, steps=400) is None
+    assert while_loss_falls({150: 1.0, 300: 2.0}, "bleu", {150: 4, 300: 3}, steps=300) is None
+    assert while_loss_falls({150: 4, 300: 3}, "loss", {150: 4, 300: 3}, steps=300) is None
+
+
+def test_a_training_that_ends_in_its_warmup_is_not_judged(run):
+    reports = [{"step": step, "kind": "valid", "bleu": 15.0 + step} for step in (0, 9)]
+    run.metrics.write_text("".join(json.dumps(report) + "\n" for report in reports))
+    assert told(run) == []
 
 
 def test_validations_of_all_starts_count(run):

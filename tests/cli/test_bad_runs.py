@@ -161,6 +161,8 @@ def test_weights_of_other_sizes_are_refused_before_text_is_read(workdir, tmp_pat
         train_run(str(new_run), "files:small", wide, ["train"], str(workdir))
     with pytest.raises(StartError, match="'model.d_ff' = .* there, 5 here: set them as there"):
         train_run(str(new_run), None, ["model.d_ff=5"], ["train"], str(workdir))
+    with pytest.raises(StartError, match="'model.scan_layers' = False there, True here"):
+        train_run(str(new_run), None, ["model.scan_layers=true"], ["train"], str(workdir))
     assert not new_run.exists()
 
 

@@ -101,14 +101,16 @@ def test_each_kind_of_corpus_may_have_a_weight_for_each_pair(kind, tmp_path, run
 
 
 def test_pairs_of_other_corpora_weigh_1_and_dropped_ones_take_theirs_along(tmp_path, run):
-    write(tmp_path, weights=[0, "-1", "much", 3])
+    write(tmp_path, weights=["1e-50", "-1", "much", 3])  # the first is 0 in float32
     plain = CorpusConfig(name="plain", src="train.en", tgt="train.de")
     filters = FilterConfig(max_length=40, duplicates=True)
     config = config_of(tmp_path, corpus("files"), plain, filter=filters)
     store = prepare(config, directory=run)
     assert weights_of(store.train) == [3, 1, 1, 1]
-    account, _, _ = read_manifest(run / "data")["corpora"]
+    account, of_plain, _ = read_manifest(run / "data")["corpora"]
     assert account["dropped"] == {"weight of 0": 1, "no weight": 2}
+    assert account["weights"] == {"lowest": 3, "mean": 3, "highest": 3}
+    assert "weights" not in of_plain
     told = [(example["line"], example["detail"]) for example in account["examples"]]
     assert sorted(told) == [
         (1, "the pair would not be trained on"),
@@ -116,6 +118,20 @@ def test_pairs_of_other_corpora_weigh_1_and_dropped_ones_take_theirs_along(tmp_p
         (3, "'much' is not a number"),
     ]
     assert {Path(example["file"]).name for example in account["examples"]} == {"weights.txt"}
+
+
+def test_weights_are_told_and_extreme_ones_warned_of(tmp_path, run):
+    write(tmp_path)
+    lines = (tmp_path / "train.en").read_text() * 100, (tmp_path / "train.de").read_text() * 100
+    for name, text in zip(("train.en", "train.de"), lines, strict=True):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "weights.txt").write_text("0.5\n" * 399 + "1000\n")
+    said: list[str] = []
+    prepare(config_of(tmp_path, corpus("files")), directory=run, say=said.append)
+    told = "weights from 0.5 to 1000, 3 in the mean"
+    warning = f"{told}: a pair of the highest weight counts as much as 333 others"
+    for line in (f"400 pairs read, 400 kept, {told}", warning):
+        assert any(line in one for one in said)
 
 
 def test_weights_that_do_not_fit_their_corpus_are_refused(tmp_path, run):
@@ -158,6 +174,7 @@ def test_weights_where_there_can_be_none_are_refused(key, settings, problem):
 
 def test_what_is_no_number_is_counted_as_no_weight(tmp_path):
     objects = [{"en": "a", "de": "b", "w": weight} for weight in (None, True, [1], "0.5", 1e300)]
+    objects.append({"en": "a", "de": "b"})
     (tmp_path / "odd.jsonl").write_text("".join(json.dumps(one) + "\n" for one in objects))
     source = open_source(corpus("jsonl", path="odd.jsonl", pair_weights="w"), str(tmp_path))
     told = [source.check(record) for record in source.records()]
@@ -167,6 +184,7 @@ def test_what_is_no_number_is_counted_as_no_weight(tmp_path):
         ("no weight", "'w' is true, not a number"),
         ("no weight", "'w' is [1], not a number"),
         ("no weight", "1e+300 is not between 0 and 1,000,000"),
+        ("no weight", "no key 'w'; keys there: 'en', 'de'"),
     ]
 
 

@@ -1,5 +1,6 @@
 """Low-rank adapters: what they add, what they leave alone, and what is kept of them."""
 
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -118,12 +119,13 @@ def test_patterns_choose_the_matrices_and_only_adapters_have_moments():
         ({"training.freeze": ("encoder/*",)}, "trains adapters only: set 'training.freeze' to"),
         ({"training.keep_moments": True}, "leave out 'training.keep_moments'"),
         ({"training.adapters.matrices": ()}, "needs 'training.adapters.matrices'"),
+        ({"model.d_model": 8, "training.adapters.rank": 9}, "must be at most 'model.d_model' = 8"),
         ({"training.optimizer.kind": "muon"}, "'muon' has no matrix of a layer to train"),
         ({"training.optimizer.kind": "adafactor"}, "parameter_scale' = true hardly moves"),
     ],
 )
 def test_settings_that_contradict_adapters_are_refused(changes, problem):
-    with pytest.raises(ConfigError, match=f"'training.adapters.rank' = 2.*{problem}"):
+    with pytest.raises(ConfigError, match=f"'training.adapters.rank' = [29].*{problem}"):
         tiny({**ADAPTERS, **changes})
 
 
@@ -152,6 +154,24 @@ def test_other_optimizers_train_them_too(changes):
     assert losses[-1] < losses[0] - 0.3
 
 
+def test_another_runs_base_is_refused(tmp_path):
+    """As after a backup of the wrong run was put back."""
+    settings = {**VALUES, "training.steps": 2, "training.save_every": 1}
+    on = build_tiny(settings)
+    runs = [Run(tmp_path / name, settings, on=on) for name in ("ours", "theirs")]
+    for number, run in enumerate(runs):
+        weights = jax.tree.map(lambda leaf, by=number: leaf + by, some_weights())
+        run.start(initial_params=lambda weights=weights: weights, stop_after=1)
+    ours, theirs = (run.folder / "checkpoints" / "base" for run in runs)
+    shutil.rmtree(ours)
+    shutil.copytree(theirs, ours)
+    message = "base: holds other weights; all checkpoints beside it are adapters of the weights"
+    with pytest.raises(CheckpointError, match=message):
+        load_params(RunDirectory(runs[0].folder), 1)
+    with pytest.raises(CheckpointError, match=message):
+        runs[0].start()
+
+
 def test_a_damaged_base_is_named_and_leftovers_of_a_killed_start_are_removed(tmp_path):
     settings = {**VALUES, "training.steps": 4, "training.save_every": 2}
     on = build_tiny(settings)
@@ -165,7 +185,9 @@ def test_a_damaged_base_is_named_and_leftovers_of_a_killed_start_are_removed(tmp
     data = (tmp_path / "checkpoints" / "base" / "params").rglob("d/*")
     largest = max(data, key=lambda path: path.stat().st_size)
     largest.write_bytes(largest.read_bytes()[:-40])
-    with pytest.raises(CheckpointError, match="base.* are adapters of these weights: restore"):
+    with pytest.raises(
+        CheckpointError, match="base.* are adapters of the weights that were there: restore"
+    ):
         run.start()
 
 

@@ -151,6 +151,7 @@ def clock(monkeypatch) -> types.SimpleNamespace:
 
 def metrics(loss: float, nll: float, src: int, tgt: int, **others: float) -> dict[str, np.ndarray]:
     values = {"loss": loss, "nll": nll, "src_tokens": src, "tgt_tokens": tgt, "sentences": 2}
+    values["tgt_weight"] = tgt
     values |= {"bad_run": 0, "skipped": 0, "learning_rate": 0.25, "gradient_norm": 1.5} | others
     return {name: np.asarray(value) for name, value in values.items()}
 

@@ -219,5 +219,5 @@ def test_settings_of_another_kind_are_named():
     config = tiny({"training.optimizer.kind": "lion", "training.optimizer.momentum": 0.9})
     assert (
         "'training.optimizer.momentum' = 0.9 has no effect with 'training.optimizer.kind' = "
-        "'lion': set one of them"
+        "'lion': leave it out, or set the kind to muon"
     ) in list(unused_settings(config))

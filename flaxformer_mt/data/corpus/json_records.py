@@ -122,6 +122,8 @@ def parsed(record: bytes) -> Any:
 def number_at(content: Any, key: str) -> bytes | NoText:
     """The number under a key, written out, or the text there."""
     value = _value_at(content, key)
+    if isinstance(value, NoText) and value.reason == NO_TEXT:
+        return NoText(NO_WEIGHT, value.detail)
     if isinstance(value, NoText | bytes):
         return value
     if isinstance(value, str):

@@ -32,6 +32,7 @@ UNFINISHED = "no finished translation"
 NO_WEIGHT = "no weight"
 WEIGHT_OF_ZERO = "weight of 0"
 _LARGEST_WEIGHT = 1e6  # more is another kind of number
+_SMALLEST_WEIGHT = 2.0**-126  # that float32 has with all its digits
 HEADER = "header line"  # of a record that never was a pair
 HELD_OUT = "held out for validation"
 TRAINED_ON = "used for training"
@@ -223,4 +224,6 @@ def _weight_problem(text: bytes) -> tuple[str, str] | None:
         return NO_WEIGHT, f"{text.decode(errors='replace')!r} is not a number"
     if not 0 <= weight <= _LARGEST_WEIGHT:
         return NO_WEIGHT, f"{weight:g} is not between 0 and {_LARGEST_WEIGHT:,.0f}"
-    return None if weight else (WEIGHT_OF_ZERO, "the pair would not be trained on")
+    if weight < _SMALLEST_WEIGHT:
+        return WEIGHT_OF_ZERO, "the pair would not be trained on"
+    return None

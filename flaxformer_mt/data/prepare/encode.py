@@ -1,9 +1,11 @@
 """Encodes a part of a corpus into token ids, a function of only the part and the settings."""
 
+from __future__ import annotations
+
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int32, Int64, UInt64
@@ -26,6 +28,9 @@ from flaxformer_mt.data.corpus.text_files import require_stamp
 from flaxformer_mt.data.prepare import filters
 from flaxformer_mt.data.prepare.evaluation_text import EvaluationText
 from flaxformer_mt.data.vocabulary import BLANK, UNK, Vocabularies, Vocabulary
+
+if TYPE_CHECKING:
+    from flaxformer_mt.data.prepare.language_id import OtherLanguage
 
 CHUNK = 4096  # records that are encoded at a time
 Side = Literal["src", "tgt"]
@@ -296,8 +301,8 @@ def _filter_text(
             detail = f"under {config.script:.0%} of the {name}'s letters are {script}"
             in_other_script = filters.other_script(sentences, script, config.script)
             sifted = sifted.without(places[in_other_script], filters.SCRIPT, detail)
-        if config.language:
-            sifted = _filter_languages(sifted, places, sentences, language, name, config.language)
+    if config.language:
+        sifted = _filter_languages(sifted, places, (src, tgt), languages, config.language)
     return sifted
 
 
@@ -328,17 +333,34 @@ def _filter_characters(
 def _filter_languages(
     sifted: Sifted,
     places: Places,
-    sentences: Sequence[bytes],
-    language: str,
-    name: str,
+    both: tuple[Sequence[bytes], Sequence[bytes]],
+    languages: tuple[str, str],
     share: float,
 ) -> Sifted:
-    """Drops pairs of `places` whose side called `name` is in another language."""
-    from flaxformer_mt.data.prepare.language_id import in_other_languages
+    """Drops pairs of `places` with a side in another language, and says which are swapped."""
+    from flaxformer_mt.data.prepare.language_id import in_other_languages, labels_of
 
-    others = {
-        int(places[other.place]): other for other in in_other_languages(sentences, language, share)
-    }
+    of_src, of_tgt = (
+        {int(places[other.place]): other for other in in_other_languages(side, language, share)}
+        for side, language in zip(both, languages, strict=True)
+    )
+    src_labels, tgt_labels = map(labels_of, languages)
+    swapped = [
+        place
+        for place, other in of_src.items()
+        if other.language in tgt_labels and place in of_tgt and of_tgt[place].language in src_labels
+    ]
+    sifted = sifted.without(
+        np.array(swapped, np.int64), filters.SWAPPED, "each side is in the other's language"
+    )
+    sifted = _without_others(sifted, of_src, "source", languages[0])
+    return _without_others(sifted, of_tgt, "target", languages[1])
+
+
+def _without_others(
+    sifted: Sifted, others: Mapping[int, OtherLanguage], name: str, language: str
+) -> Sifted:
+    """Drops the pairs at these places, whose side called `name` isn't in its language."""
 
     def detail(place: int) -> str:
         other = others[place]

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import math
 import multiprocessing
 import signal
 import sys
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
-from jaxtyping import Int32
+from jaxtyping import Float32, Int32
 
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data.corpus import EXAMPLES, Drops, PairSource, open_split
@@ -51,6 +52,7 @@ from flaxformer_mt.progress import Meter
 
 Encode = Callable[[Chunk], Encoded]
 MANY_UNKNOWN = 0.01  # share of a side's tokens: more unknown ones get a warning
+MANY_TIMES = 100  # the mean weight: a higher one gets a warning
 SHORT = 5  # a corpus of fewer chunks is encoded before a process has started
 _AHEAD = 3  # chunks under way for each worker: none waits for the reader, and memory stays small
 _NAMES: dict[Side, str] = {"src": "source", "tgt": "target"}
@@ -74,6 +76,29 @@ class UnknownTokens:
 
 
 @dataclasses.dataclass
+class Weights:
+    """The weights of a corpus's kept pairs, in a few numbers."""
+
+    lowest: float = math.inf
+    highest: float = 0.0
+    total: float = 0.0
+    count: int = 0
+
+    def add(self, weights: Float32[np.ndarray, " kept"]) -> None:
+        self.lowest = float(weights.min(initial=self.lowest))
+        self.highest = float(weights.max(initial=self.highest))
+        self.total += float(weights.sum(dtype=np.float64))
+        self.count += len(weights)
+
+    @property
+    def mean(self) -> float:
+        return self.total / max(1, self.count)
+
+    def __str__(self) -> str:
+        return f"weights from {self.lowest:g} to {self.highest:g}, {self.mean:.3g} in the mean"
+
+
+@dataclasses.dataclass
 class Account:
     """The counts of a corpus; reasons are in the order in which they occurred."""
 
@@ -84,9 +109,15 @@ class Account:
     text: int = 0  # pairs of validation text, with those that are too long for the store
     drops: Drops = dataclasses.field(default_factory=Drops)
     overlap: Drops = dataclasses.field(default_factory=Drops)  # as Sifted has it
+    weights: Weights = dataclasses.field(default_factory=Weights)
     unknown: dict[Side, UnknownTokens] = dataclasses.field(
         default_factory=lambda: {"src": UnknownTokens(), "tgt": UnknownTokens()}
     )
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether its pairs don't all have the weight of other corpora's."""
+        return self.weights.count > 0 and not self.weights.lowest == self.weights.highest == 1
 
     @property
     def is_one_of_sets(self) -> bool:
@@ -99,6 +130,7 @@ class Account:
         self.read += sifted.read
         self.kept += len(tokens.src_lengths)
         self.text += encoded.text[0].count(b"\n")
+        self.weights.add(tokens.weights)
         self.drops.merge(sifted.drops)
         self.overlap.merge(sifted.overlap)
         ids_by_side: dict[Side, Any] = {"src": tokens.src, "tgt": tokens.tgt}
@@ -121,6 +153,11 @@ class Account:
                 f"text, too: {self.overlap.describe()}, first {example.file}:{example.line}; "
                 "data.filter.overlap=true drops such pairs"
             )
+        if self.weights.highest > MANY_TIMES * self.weights.mean:
+            yield (
+                f"{self.key}: {self.weights}: a pair of the highest weight counts as much as "
+                f"{self.weights.highest / self.weights.mean:,.0f} others"
+            )
         for side, counts in self.unknown.items():
             if counts.unknown <= MANY_UNKNOWN * counts.tokens:
                 continue
@@ -141,6 +178,8 @@ class Account:
         for reason, count in self.drops.counts.items():
             if reason in ELSEWHERE:
                 line += f", {count:,} {reason}"
+        if self.has_weights:
+            line += f", {self.weights}"
         dropped = self.drops.describe(leaving_out=ELSEWHERE)
         return f"{line}, dropped: {dropped}" if dropped else line
 
@@ -151,6 +190,13 @@ class Account:
             counts["text"] = self.text
         if self.overlap.total:
             counts["overlap"] = self.overlap.counts
+        if self.has_weights:
+            numbers = self.weights
+            counts["weights"] = {
+                "lowest": numbers.lowest,
+                "mean": numbers.mean,
+                "highest": numbers.highest,
+            }
         examples = [example._asdict() for example in self.drops.examples]
         unknown = {side: dataclasses.asdict(tokens) for side, tokens in self.unknown.items()}
         return {**counts, "dropped": self.drops.counts, "examples": examples, "unknown": unknown}

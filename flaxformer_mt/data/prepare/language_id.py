@@ -23,7 +23,7 @@ class OtherLanguage(NamedTuple):
 
 def knows(language: str) -> bool:
     """Whether a language code can be identified."""
-    return bool(_labels_of(language))
+    return bool(labels_of(language))
 
 
 def in_other_languages(
@@ -33,7 +33,7 @@ def in_other_languages(
 
     So a short sentence, of which nothing sure can be said, stays; and so does one without letters.
     """
-    labels = _labels_of(language)
+    labels = labels_of(language)
     others = list[OtherLanguage]()
     for place, sentence in enumerate(sentences):
         text = sentence.decode()
@@ -48,7 +48,7 @@ def in_other_languages(
 
 
 @functools.cache
-def _labels_of(language: str) -> frozenset[str]:
+def labels_of(language: str) -> frozenset[str]:
     """py3langid's names for the language of a code."""
     code = same_language(language)
     codes = next((codes for codes in _ALIKE if code in codes), frozenset((code,)))

@@ -161,7 +161,7 @@ def verify_store(
     if changes:
         raise PrepareError(
             f"{folder} was prepared from other data or settings: {'; '.join(changes)}. "
-            "Set them back, or use a new directory"
+            f"Set them back, or use a new directory; before training, you can delete {folder}"
         )
 
     vocabularies = Vocabularies.load(directory / "vocabulary")
@@ -208,12 +208,11 @@ def _changed_settings(recorded: dict[str, Any], current: dict[str, Any]) -> list
     defaults = {key: first_default(key) for key in current if key not in recorded}
     recorded = defaults | recorded
     reading = ("data.filter.script", "data.filter.language")  # as `FilterConfig.reads_languages`
-    if not any(settings[key] for settings in (recorded, current) for key in reading):
-        recorded |= {key: current[key] for key in ("data.src_lang", "data.tgt_lang")}
+    reads = [any(settings[key] for key in reading) for settings in (recorded, current)]
     return [
         f"{key}: {recorded.get(key, 'not set')!r} then, {current.get(key, 'not set')!r} now"
         for key in sorted(recorded.keys() | current.keys())
-        if recorded.get(key) != current.get(key)
+        if recorded.get(key) != current.get(key) and (all(reads) or not key.endswith("_lang"))
     ]
 
 

@@ -18,6 +18,7 @@ PAIRS = [
     (b"Der Mann sitzt vor dem Haus und liest.", b"Der Mann sitzt vor dem Haus und liest."),
     (b"Hi!", b"Na!"),  # too short to be sure of anything
     (b"1 2 3 4", b"1 2 3 4"),
+    (GOOD[1], GOOD[0]),
 ]
 
 
@@ -75,9 +76,9 @@ def test_pairs_with_a_side_in_another_language_are_dropped_and_named(tmp_path, r
             prepare(config, directory=run)
 
     store = prepare(config, directory=run)
-    assert len(store.train) == 3 and len(store.valid) == 5
+    assert len(store.train) == 3 and len(store.valid) == 6
     account = read_manifest(run / "data")["corpora"][0]
-    assert account["dropped"] == {"another language": 2}
+    assert account["dropped"] == {"another language": 2, "swapped sides": 1}
     examples = {example["line"]: example["detail"] for example in account["examples"]}
     assert examples[2].startswith("the target looks like 'fr'; 'de' is ")
     assert examples[3].startswith("the source looks like 'de'; 'en' is ")

@@ -236,7 +236,8 @@ def test_changed_settings_are_named(config, run):
     assert str(caught.value) == (
         f"{run / 'data'} was prepared from other data or settings: data.filter.max_length: 40 "
         "then, 30 now; data.vocabulary.byte_fallback: False then, True now; training.seed: 1 "
-        "then, 2 now. Set them back, or use a new directory"
+        "then, 2 now. Set them back, or use a new directory; before training, you can delete "
+        f"{run / 'data'}"
     )
     with_corpus = replace(config, train=(*config.train, replace(config.train[0], name="b")))
     with pytest.raises(PrepareError, match=r"data\.train: \['train'\] then, \['train', 'b'\] now"):
