@@ -226,12 +226,12 @@ def test_corpora_are_added_and_changed_by_name():
         (
             "wmt14_en_de",
             "training.schedule.peak=1",
-            "'training.schedule.kind' = 'paper': leave it out",
+            "'training.schedule.kind' = 'paper': leave",
         ),
         (
             "multi30k",
             "training.schedule.factor=2",
-            "'training.schedule.kind' = 'peak': leave it out",
+            "'training.schedule.kind' = 'peak': leave",
         ),
         ("quickstart", "data.train.grammar.src=mine.en", "kind 'synthetic' (only on 'files' or"),
         ("multi30k", "data.train.multi30k.path=a.tsv", "kind 'files' (only on 'tsv' or 'csv'"),
