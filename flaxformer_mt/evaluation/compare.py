@@ -7,7 +7,7 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -141,6 +141,8 @@ def compare(
         need_sources=scoring is not None and bool(scoring.comet),
         note=note,
     )
+    for sentence in _different_searches(loaded):
+        note(sentence)
     scoring = scoring or common_scoring(loaded)
     _check_names([system.name for system in loaded])
     _check_draws(methods, resamples=scoring.resamples, trials=trials)
@@ -160,6 +162,20 @@ def compare(
     return Comparison(
         systems=tuple(compared), methods=ordered_methods, scoring=scoring, trials=trials
     )
+
+
+def _different_searches(systems: Sequence[System]) -> Iterator[str]:
+    """A sentence for each system that was searched otherwise than the first one, if this is
+    known."""
+    first, *others = systems
+    for system in others:
+        differing = [
+            f"{key} {system.search[key]}, not {first.search[key]}"
+            for key in sorted(system.search.keys() & first.search.keys())
+            if system.search[key] != first.search[key]
+        ]
+        if differing:
+            yield f"{system.name}: was searched otherwise than {first.name}: {'; '.join(differing)}"
 
 
 def _check_names(names: Sequence[str]) -> None:

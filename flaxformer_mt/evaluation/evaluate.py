@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flaxformer_mt.config.schema import DecodingConfig
 from flaxformer_mt.data.corpus.paths import locate, reaching
 from flaxformer_mt.data.corpus.text_files import lines
 from flaxformer_mt.evaluation.metrics import ScoringError
@@ -47,6 +48,11 @@ def files_of(directory: Path, name: str) -> Files:
     return Files(*(directory / f"{name}.{ending}" for ending in endings))
 
 
+# Settings of a search that decide its outputs, as NAME.json has them.
+_SEARCH = {field.name for field in dataclasses.fields(DecodingConfig)}
+_SEARCH -= {"batch_tokens", "length_choice"}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class System:
     """Hypotheses of a test set, their name in tables, and known facts about the set."""
@@ -59,6 +65,7 @@ class System:
     lowercase: bool | None = None  # whether without regard to case
     language: str = ""  # of the target
     evaluation: str = ""  # which one of a run directory it is
+    search: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # how it was searched for
 
 
 def check(name: str, sources: Sequence[str], references: Sequence[str], directory: Path) -> None:
@@ -135,6 +142,7 @@ def read_kept(directory: Path, name: str) -> System:
         tokenizer=scoring.get("tokenizer"),
         lowercase=scoring.get("lowercase"),
         language=scoring.get("language") or "",
+        search={key: content[key] for key in _SEARCH if key in content},
     )
 
 

@@ -58,6 +58,24 @@ def test_the_tables_mark_what_differs_from_the_first(comparison):
     assert legend.startswith("* p (randomization) below 0.05")
 
 
+def test_systems_that_were_searched_otherwise_are_named():
+    hypotheses, references = ["a b", "c d"], ["a b", "c e"]
+    paper = {"length_norm": "gnmt", "length_penalty": 0.6, "beam_size": 4}
+    searches = {
+        "paper": paper,
+        "same": dict(paper),
+        "other": paper | {"length_norm": "average"},
+        "unknown": {},
+    }
+    systems = [
+        System(name=name, hypotheses=hypotheses, references=references, search=search)
+        for name, search in searches.items()
+    ]
+    notes: list[str] = []
+    compare(systems, methods=["randomization"], trials=10, note=notes.append)
+    assert notes == ["other: was searched otherwise than paper: length_norm average, not gnmt"]
+
+
 def test_randomization_alone_takes_no_resamples_and_what_is_refused():
     none = dataclasses.replace(SCORING, resamples=0)
     comparison = compare(
