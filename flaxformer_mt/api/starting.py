@@ -10,7 +10,7 @@ import jax
 
 from flaxformer_mt.api import config_of, say
 from flaxformer_mt.api.prepared_text import vocabularies_of
-from flaxformer_mt.config import WEIGHT_FIELDS, ExperimentConfig
+from flaxformer_mt.config import WEIGHT_FIELDS, ExperimentConfig, TrainingConfig
 from flaxformer_mt.data.extended_vocabulary import with_types_of
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.errors import UserError
@@ -174,10 +174,8 @@ def weights_of(
     if before != after:
         _require_trained_rows(program.config)
     checkpoint = processes.first(lambda: chosen_weights(source, "auto").checkpoint)
-    training, theirs_was = program.config.training, config_of(source).training
-    if theirs_was.adapters.rank > training.adapters.rank == 0:
-        if training.schedule == theirs_was.schedule:
-            say("note: all weights are trained with the learning rate of that run's adapters")
+    if _has_rate_of_adapters(program.config.training, config_of(source).training):
+        say("note: all weights are trained with the learning rate of that run's adapters")
 
     def read() -> Any:
         # On the host: all processes must add the same rows.
@@ -188,6 +186,12 @@ def weights_of(
         return params
 
     return read
+
+
+def _has_rate_of_adapters(new: TrainingConfig, former: TrainingConfig) -> bool:
+    """Whether all weights get the learning rate that another run's adapters had, often too high."""
+    only_former = former.adapters.rank > 0 and new.adapters.rank == 0
+    return only_former and new.schedule == former.schedule
 
 
 def _require_trained_rows(config: ExperimentConfig) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -126,3 +127,22 @@ def test_a_run_in_a_bucket_is_averaged_and_evaluated(run, resumed):
     run("evaluate", "--workdir", resumed.workdir, status=0)
     scores = json.loads((resumed.run.evaluation / "held_out.json").read_bytes())
     assert scores["weights"] == "average of steps 15, 20"
+
+
+def test_adapters_in_a_bucket_are_those_of_a_local_run(resumed, trained, tmp_path):
+    """Resumed, beside a base that was saved there; also merged for whoever loads them."""
+    local_source = Path(shutil.copytree(trained, tmp_path / "trained"))
+    for source in (resumed.workdir, local_source):
+        assert command("average", "--workdir", source, "--last", 2).returncode == 0
+    remote = "gs://of-a-module/runs/adapted"
+    adapters = ("--config.training.adapters.rank=2", "--config.training.save_every=2")
+    for workdir, source in ((remote, resumed.workdir), (tmp_path / "adapted", local_source)):
+        for steps in (2, 4):
+            flags = (*adapters, f"--config.training.steps={steps}")
+            done = command("train", "--workdir", workdir, "--init-from", source, *flags)
+            assert done.returncode == 0, done.stderr
+    assert "resuming after step 2" in done.stderr
+    ours, theirs = (
+        tree_digest(load_params(open_run(workdir), 4)) for workdir in (remote, tmp_path / "adapted")
+    )
+    assert ours == theirs

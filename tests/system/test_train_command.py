@@ -177,6 +177,9 @@ def test_a_run_that_starts_from_adapters_trains_all_weights(run, adapted, tmp_pa
         "train", "--workdir", after, "--init-from", adapted, "--config.training.steps=1", status=0
     )
     assert "parameters are trained, the others" not in done.errors
+    assert "note: all weights are trained with the learning rate of that run's adapters" in (
+        done.errors
+    )
     start, mean = (
         flatten_paths(load_params(open_run(path), which))
         for path, which in ((after, 0), (adapted, "average"))
