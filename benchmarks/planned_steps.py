@@ -25,6 +25,7 @@ _STEP_SETTINGS = (
     "data.filter.max_length",
     "mesh.",
     "training.optimizer.",
+    "training.adapters.",
     "training.freeze",
     "training.label_smoothing",
     "training.loss_chunk",
@@ -113,6 +114,13 @@ _ADDED = {
     "model.position_scale": "auto",
     "model.activation_dtype": "auto",
     "model.attention_kernel": "auto",
+    "training.optimizer.kind": "adam",
+    "training.optimizer.momentum": 0.95,
+    "training.optimizer.decay_exponent": 0.8,
+    "training.optimizer.parameter_scale": True,
+    "training.adapters.rank": 0,
+    "training.adapters.scale": 2.0,
+    "training.adapters.matrices": ["*"],
 }
 
 
