@@ -20,12 +20,12 @@ from flaxformer_mt.api.prepared_text import (
 from flaxformer_mt.api.settings import continued, created
 from flaxformer_mt.config import (
     ExperimentConfig,
+    TrainingConfig,
     freeze,
     to_dict,
     uneven_heads,
 )
 from flaxformer_mt.config.digest_keys import trains
-from flaxformer_mt.config.schema import TrainingConfig
 from flaxformer_mt.data.planner import planned_pass
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.model import parameters

@@ -30,7 +30,6 @@ from flax.traverse_util import unflatten_dict
 from jax.experimental import multihost_utils
 
 from flaxformer_mt.files.reading import read_file
-from flaxformer_mt.low_rank import merged
 from flaxformer_mt.rundir import CheckpointError, DamagedError, UnreadError
 from flaxformer_mt.rundir.digests import flatten_paths, tree_digest
 from flaxformer_mt.rundir.paths import COMMITTED, check_readable, is_remote
@@ -128,6 +127,8 @@ def read_described(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     weights = "ema" if "ema" in meta["leaves"] else "params"
     trained = read_tree(folder, meta, weights, _form(meta, weights))
     if adapters := meta.get("adapters"):
+        from flaxformer_mt.low_rank import merged  # most runs have none
+
         trained = merged(read_base(folder.parent, adapters["base"]), trained, adapters["scale"])
     return meta, trained
 

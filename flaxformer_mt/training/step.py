@@ -13,7 +13,6 @@ from flax import struct
 
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.pipeline import Batch  # there it becomes a pytree
-from flaxformer_mt.low_rank import merged
 from flaxformer_mt.model.embedding import softmax_bias, softmax_table, table_copies
 from flaxformer_mt.model.parameters import is_stacked
 from flaxformer_mt.model.transformer import Transformer
@@ -83,6 +82,8 @@ def model_weights(config: ExperimentConfig, params: Params, base: Params | None)
     """The weights that the model computes with: the parameters, or `base` with them as adapters."""
     if base is None:
         return params
+    from flaxformer_mt.low_rank import merged  # most runs have no adapters
+
     return merged(base, params, config.training.adapters.scale)
 
 
