@@ -148,8 +148,10 @@ def _kind_and_name(metric: str) -> tuple[str, str]:
 def while_loss_falls(
     scores: Mapping[int, float], metric: str, losses: Mapping[int, float], *, steps: int
 ) -> str | None:
-    """What to say of a BLEU or chrF that got worse while the loss clearly fell to the end, if it
-    did: then it is chance, since a model that begins to write matches a word or two."""
+    """Advice to go on, if BLEU or chrF got worse while the loss clearly fell to the end.
+
+    A model that has just begun to write matches a word or two, so that its BLEU goes up and down.
+    """
     kind, name = _kind_and_name(metric)
     best, last = max(scores, key=lambda step: (scores[step], -step)), max(scores)
     if kind == "loss" or last < steps or not {best, last} <= losses.keys():

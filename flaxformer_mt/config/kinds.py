@@ -139,6 +139,19 @@ class _OnePath(CorpusKind):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class _MayHaveWeights(CorpusKind):
+    """A kind whose records may have a weight under a key, or in a column, of its own."""
+
+    pair_weights: str = a_choice()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The keys or columns to read: of both sides, if they are named, and of the weights."""
+        sides = self.sides or ()
+        return (*sides, self.pair_weights) if self.pair_weights else sides
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _SidesMayBeNamed(_OnePath):
     src: str = a_choice()
     tgt: str = a_choice()
@@ -149,12 +162,10 @@ class _SidesMayBeNamed(_OnePath):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TabSeparated(_SidesMayBeNamed):
+class TabSeparated(_SidesMayBeNamed, _MayHaveWeights):
     kind = "tsv"
     meaning = "one file, columns between tabs"
     endings = ("tsv",)
-
-    pair_weights: str = a_choice()
 
     def problems(self, key: str) -> Iterator[str]:
         yield from super().problems(key)
@@ -173,21 +184,17 @@ class _TwoKeys(_OnePath):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CommaSeparated(_TwoKeys):
+class CommaSeparated(_TwoKeys, _MayHaveWeights):
     kind = "csv"
     meaning = "one file, comma-separated values with quotation marks"
     endings = ("csv",)
 
-    pair_weights: str = a_choice()
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class JsonLines(_TwoKeys):
+class JsonLines(_TwoKeys, _MayHaveWeights):
     kind = "jsonl"
     meaning = "one JSON object per line, or an array of them"
     endings = ("jsonl", "ndjson", "json")
-
-    pair_weights: str = a_choice()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -233,22 +240,18 @@ class TfdsSet(CorpusKind):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ArrayRecords(_TwoKeys):
+class ArrayRecords(_TwoKeys, _MayHaveWeights):
     kind = "array_record"
     meaning = "ArrayRecord shards of JSON objects"
     is_by_file = False
 
-    pair_weights: str = a_choice()
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ParquetFiles(_TwoKeys):
+class ParquetFiles(_TwoKeys, _MayHaveWeights):
     kind = "hf"
     meaning = "parquet files, yours or from the Hugging Face hub"
     endings = ("parquet",)
     is_by_file = False
-
-    pair_weights: str = a_choice()
 
     @property
     def is_fetched(self) -> bool:

@@ -592,7 +592,7 @@ class OptimizerConfig:
     parameter_scale: bool = setting(
         True,
         "adafactor: the rate is a share of each parameter's root mean square, and so about ten "
-        "times Adam's (false: a rate as of Adam)",
+        "times Adam's (false: a rate like Adam's)",
     )
     weight_decay: float = setting(0.0, "decoupled weight decay (paper: none)", minimum=0)
     clip_norm: float = setting(
@@ -657,8 +657,8 @@ class TrainingConfig:
     optimizer: OptimizerConfig = setting(OptimizerConfig, "")
     keep_moments: bool = setting(
         False,
-        "with --init-from: begin with the optimizer's moments, too, both as that run's best "
-        "checkpoint has them (false: with its average, if there is one, and no moments)",
+        "with --init-from: start from the weights and the optimizer's moments of that run's best "
+        "checkpoint (false: from its average, if there is one, without moments)",
     )
     adapters: AdapterConfig = setting(AdapterConfig, "")
     exchange_dtype: Literal["float32", "bfloat16"] = setting(

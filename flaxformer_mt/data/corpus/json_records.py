@@ -41,7 +41,7 @@ def open_lines(settings: JsonLines, folder: str, key: str) -> PairSource:
         {"path": path},
         f"{path} (entries)" if is_array else str(path),
         (functools.partial(_entries if is_array else lines, path),),
-        functools.partial(_texts_of if is_array else texts_at, keys=_keys(settings)),
+        functools.partial(_texts_of if is_array else texts_at, keys=settings.columns),
         is_seekable=are_plain(path) and not is_array,
     )
 
@@ -53,12 +53,8 @@ def open_shards(settings: ArrayRecords, folder: str, key: str) -> PairSource:
         {f"path[{number}]": shard for number, shard in enumerate(matches)},
         settings.path,
         tuple(functools.partial(read_array_record, shard) for shard in matches),
-        functools.partial(texts_at, keys=_keys(settings)),
+        functools.partial(texts_at, keys=settings.columns),
     )
-
-
-def _keys(settings: JsonLines | ArrayRecords) -> tuple[str, ...]:
-    return (*settings.sides, settings.pair_weights) if settings.pair_weights else settings.sides
 
 
 def texts_at(record: bytes, keys: Sequence[str]) -> CorpusRecord:

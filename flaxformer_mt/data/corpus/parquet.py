@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import re
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flaxformer_mt.config.kinds import HUB, ParquetFiles
@@ -44,8 +44,7 @@ def open_files(settings: ParquetFiles, folder: str, key: str, *, download: bool)
     else:
         matches = paths.require_matches(settings.path, folder, f"{key}.path")
     files = {f"path[{number}]": path for number, path in enumerate(matches)}
-    read = functools.partial(_rows, sides=settings.sides, pair_weights=settings.pair_weights)
-    readers = tuple(functools.partial(read, path) for path in matches)
+    readers = tuple(functools.partial(_rows, path, settings.columns) for path in matches)
     return PairSource(files, settings.path, readers, _record)
 
 
@@ -71,10 +70,8 @@ def _record(texts: tuple[bytes | NoText, ...]) -> CorpusRecord:
     return record_of(*map(trimmed, texts))
 
 
-def _rows(
-    path: AnyPath, sides: tuple[str, str], pair_weights: str
-) -> Iterator[tuple[bytes | NoText, ...]]:
-    """Each row's two sides, and its weight if there is a column for it."""
+def _rows(path: AnyPath, keys: Sequence[str]) -> Iterator[tuple[bytes | NoText, ...]]:
+    """Each row's two sides, and its weight if there is a third key."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -83,9 +80,10 @@ def _rows(
             paths.open_binary(path) as stream,
             pq.ParquetFile(stream, buffer_size=_BUFFER, pre_buffer=False) as file,
         ):
-            columns = [_Column.of(file.schema_arrow, key, path) for key in sides]
-            if pair_weights:
-                columns.append(_Column.of(file.schema_arrow, pair_weights, path, is_number=True))
+            columns = [
+                _Column.of(file.schema_arrow, key, path, is_number=number == 2)
+                for number, key in enumerate(keys)
+            ]
             needed = [".".join(column.names) for column in columns]
             for batch in file.iter_batches(_ROWS, columns=needed):
                 yield from zip(*(column.texts(batch) for column in columns), strict=True)

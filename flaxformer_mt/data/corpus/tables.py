@@ -43,8 +43,7 @@ def open_tab_separated(settings: TabSeparated, folder: str, key: str) -> PairSou
     read: Callable[[AnyPath], Iterator[bytes | NoText]] = lines
     if settings.sides is not None:
         header = next(lines(path), b"").split(b"\t")
-        columns = _columns(settings.sides, settings.pair_weights)
-        places, are_named = _places(columns, _decoded(header), f"{key}: {path}")
+        places, are_named = _places(settings.columns, _decoded(header), f"{key}: {path}")
         count = len(header) if are_named else 0
         texts = functools.partial(chosen_columns, places=places, count=count)
         read = _after_header if are_named else lines
@@ -64,7 +63,7 @@ def open_comma_separated(settings: CommaSeparated, folder: str, key: str) -> Pai
     Raises CorpusError."""
     path = paths.require_file(settings.path, folder, f"{key}.path")
     place = f"{key}: {path}"
-    columns = _columns(settings.sides, settings.pair_weights)
+    columns = settings.columns
     if _is_numbered(columns):
         _places(columns, [], place)  # raises its errors before columns are counted
     delimiter, header = _delimiter(path, columns, place)
@@ -184,10 +183,6 @@ def _cells(cells: Sequence[bytes] | NoText, places: Sequence[int], count: int) -
     if len(cells) <= max(places):
         return NoText(COLUMNS, f"{present} where there should be {1 + max(places)} or more")
     return record_of(*(cells[place] for place in places))
-
-
-def _columns(sides: tuple[str, str], pair_weights: str) -> tuple[str, ...]:
-    return (*sides, pair_weights) if pair_weights else sides
 
 
 def _decoded(cells: Sequence[bytes]) -> list[str]:

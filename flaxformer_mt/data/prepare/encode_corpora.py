@@ -52,7 +52,7 @@ from flaxformer_mt.progress import Meter
 
 Encode = Callable[[Chunk], Encoded]
 MANY_UNKNOWN = 0.01  # share of a side's tokens: more unknown ones get a warning
-MANY_TIMES = 100  # the mean weight: a higher one gets a warning
+EXTREME_WEIGHT = 100  # times the mean: a higher weight gets a warning
 SHORT = 5  # a corpus of fewer chunks is encoded before a process has started
 _AHEAD = 3  # chunks under way for each worker: none waits for the reader, and memory stays small
 _NAMES: dict[Side, str] = {"src": "source", "tgt": "target"}
@@ -153,7 +153,7 @@ class Account:
                 f"text, too: {self.overlap.describe()}, first {example.file}:{example.line}; "
                 "data.filter.overlap=true drops such pairs"
             )
-        if self.weights.highest > MANY_TIMES * self.weights.mean:
+        if self.weights.highest > EXTREME_WEIGHT * self.weights.mean:
             yield (
                 f"{self.key}: {self.weights}: a pair of the highest weight counts as much as "
                 f"{self.weights.highest / self.weights.mean:,.0f} others"
