@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     result = write_result(
         options.result / "language_filter.json",
         command=f"python -m benchmarks.language_filter --data FOLDER --share {options.share:g}",
-        config="",
+        config="files",
         seconds=seconds,
         metrics=metrics,
         signatures={},
