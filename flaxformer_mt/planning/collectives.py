@@ -4,7 +4,7 @@ import dataclasses
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
@@ -30,12 +30,35 @@ KINDS = frozenset(
 
 
 @dataclasses.dataclass(frozen=True)
+class Route:
+    """One network that a collective takes; on the device's part `sent` bytes go out by the best
+    ring algorithm."""
+
+    network: str  # "ICI": between chips of a slice; "DCN": between slices; "NVLink", "PCIe": GPUs
+    sent: float
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Communication:
+    """A collective where the program starts it; `bytes` go in, one route after the other."""
+
+    execution: Execution
+    kind: str
+    bytes: int
+    routes: tuple[Route, ...]
+
+    @property
+    def seconds(self) -> float:
+        return sum(route.seconds for route in self.routes)
+
+
+@dataclasses.dataclass(frozen=True)
 class Collective:
-    """All collectives of one kind on one network in a step, on one device. `bytes` go in, `sent`
-    bytes go out by the best ring algorithm."""
+    """All collectives of one kind on one network in a step, on one device."""
 
     kind: str
-    network: str  # "ICI": between chips of a slice; "DCN": between slices; "NVLink", "PCIe": GPUs
+    network: str
     count: int
     bytes: int
     sent: float
@@ -59,25 +82,36 @@ class _Totals:
     seconds: float = 0.0
 
 
-def collectives(program: HloProgram, topology: Topology, mesh: Mesh) -> tuple[Collective, ...]:
-    """The collectives of one run, with loops multiplied out, slowest first."""
+def communications(
+    program: HloProgram, topology: Topology, mesh: Mesh
+) -> tuple[Communication, ...]:
+    """The collectives of one run, each where it starts."""
     devices = list(mesh.devices.flat)
-    totals: dict[tuple[str, str], _Totals] = defaultdict(_Totals)
+    found: list[Communication] = []
     for execution in _collective_executions(program):
-        instruction, times = execution.instruction, execution.times
+        instruction = execution.instruction
         kind = _kind(execution)
         size = program.operand_bytes(execution.computation, instruction)
         if _is_send(instruction):
             routes = [_between_slices(kind, size, topology)]
         else:
             groups = replica_groups(instruction.rest, len(devices) // topology.slices)
-            routes = list(_routes(kind, size, groups, topology, devices))
-        for network, sent, seconds in routes:
-            total = totals[kind, network]
+            routes = [*_routes(kind, size, groups, topology, devices)]
+        found.append(Communication(execution, kind, size, tuple(routes)))
+    return tuple(found)
+
+
+def collectives(found: Iterable[Communication]) -> tuple[Collective, ...]:
+    """Their sums by kind and network, with loops multiplied out, slowest first."""
+    totals: dict[tuple[str, str], _Totals] = defaultdict(_Totals)
+    for communication in found:
+        times = communication.execution.times
+        for route in communication.routes:
+            total = totals[communication.kind, route.network]
             total.count += times
-            total.bytes += times * size
-            total.sent += times * sent
-            total.seconds += times * seconds
+            total.bytes += times * communication.bytes
+            total.sent += times * route.sent
+            total.seconds += times * route.seconds
     rows = [
         Collective(kind, network, total.count, total.bytes, total.sent, total.seconds)
         for (kind, network), total in totals.items()
@@ -93,12 +127,30 @@ def _collective_executions(program: HloProgram) -> Iterator[Execution]:
         if not is_collective(instruction) or instruction.opcode.endswith(("-done", "recv")):
             continue
         # One that overlaps several fusions is listed in each but sent once.
-        if "chain_id=" in instruction.rest:
-            channel = instruction.attribute(r"channel_id=(\d+)") or ""
+        if is_in_pieces(instruction):
+            channel = channel_of(instruction)
             if channel in channels_in_pieces:
                 continue
             channels_in_pieces.add(channel)
         yield execution
+
+
+def is_in_pieces(instruction: Instruction) -> bool:
+    """Whether several fusions carry on this collective beside products of their own."""
+    return "chain_id=" in instruction.rest
+
+
+def channel_of(instruction: Instruction) -> str:
+    """The number that all parts of one collective share."""
+    return instruction.attribute(r"channel_id=(\d+)") or ""
+
+
+def collectives_inside(program: HloProgram, instruction: Instruction) -> list[Instruction]:
+    """Those in the computation that a fusion or an asynchronous call runs."""
+    called = instruction.called.get("calls") or instruction.called.get("to_apply")
+    if called is None or instruction.opcode not in ("fusion", "async-start", "call-start"):
+        return []
+    return [inner for inner in program.computations[called].values() if is_collective(inner)]
 
 
 def _is_send(instruction: Instruction) -> bool:
@@ -119,8 +171,8 @@ def _kind(execution: Execution) -> str:
 
 def _routes(
     kind: str, size: int, groups: Groups, topology: Topology, devices: list[jax.Device]
-) -> Iterator[tuple[str, float, float]]:
-    """(network, bytes sent, seconds) of one collective; two of them if it spans slices.
+) -> Iterator[Route]:
+    """The ways of one collective; two of them if it spans slices.
 
     Between slices each device sends its part of a reduce-scatter within its slice.
     """
@@ -131,7 +183,7 @@ def _routes(
         network, bandwidth = (
             ("DCN", chip.dcn_bandwidth) if across else (chip.link, chip.link_bandwidth)
         )
-        yield network, float(size), size / bandwidth
+        yield Route(network, float(size), size / bandwidth)
         return
 
     group = [devices[number] for number in max(groups, key=len)]
@@ -143,15 +195,16 @@ def _routes(
             device for device, number in zip(group, slices, strict=True) if number == slices[0]
         ]
         sent = _sent(kind, size, slice_size)
-        yield chip.link, sent, sent / (chip.link_bandwidth * usable_links(topology, one_slice))
+        bandwidth = chip.link_bandwidth * usable_links(topology, one_slice)
+        yield Route(chip.link, sent, sent / bandwidth)
     if slice_count > 1:
         piece = size / slice_size if kind in ("all-reduce", "reduce-scatter") else size
         yield _between_slices(kind, piece, topology)
 
 
-def _between_slices(kind: str, size: float, topology: Topology) -> tuple[str, float, float]:
+def _between_slices(kind: str, size: float, topology: Topology) -> Route:
     sent = _sent(kind, size, topology.slices)
-    return "DCN", sent, sent / topology.chip.dcn_bandwidth
+    return Route("DCN", sent, sent / topology.chip.dcn_bandwidth)
 
 
 def _sent(kind: str, size: float, parties: int) -> float:

@@ -4,7 +4,7 @@ import dataclasses
 from collections import defaultdict
 
 from flaxformer_mt.parallel.chips import Chip
-from flaxformer_mt.planning.collectives import is_collective
+from flaxformer_mt.planning.collectives import collectives_inside, is_collective
 from flaxformer_mt.planning.costs import (
     NO_WORK,
     Compute,
@@ -43,15 +43,14 @@ def costs_by_cycles(
     guessed_loops = False
     for execution in executions(program, unknown_trips=unknown_trips):
         guessed_loops |= execution.guessed
-        if (one_pass and not execution.guessed) or not _takes_time(execution):
+        if (one_pass and not execution.guessed) or not _takes_time(program, execution):
             continue
         instruction = execution.instruction
         if instruction.cycles is not None and not execution.offloaded:
             origin = origin_of(instruction.op_name, instruction.opcode)
             cycles[origin].add(execution.times, instruction.cycles)
         else:
-            operands = program.operand_bytes(execution.computation, instruction)
-            bytes_by_kind[_kind(execution)].add(execution.times, moved_bytes(instruction, operands))
+            bytes_by_kind[_kind(execution)].add(execution.times, _bytes(program, execution))
 
     total_cycles = sum(tally.amount for tally in cycles.values())
     operations = {
@@ -78,13 +77,32 @@ def costs_by_cycles(
     )
 
 
-def _takes_time(execution: Execution) -> bool:
-    """Whether an instruction works by itself, and not for a collective."""
+def seconds_by_cycles(program: HloProgram, chip: Chip, execution: Execution) -> float:
+    """How long an instruction of the schedule computes, once; 0 for what runs beside the rest."""
+    if execution.offloaded or not _takes_time(program, execution):
+        return 0.0
+    if execution.instruction.cycles is not None:
+        return execution.instruction.cycles / chip.clock
+    if _is_asynchronous(_kind(execution)):
+        return 0.0
+    return _bytes(program, execution) / chip.hbm_bandwidth
+
+
+def _bytes(program: HloProgram, execution: Execution) -> int:
+    operands = program.operand_bytes(execution.computation, execution.instruction)
+    return moved_bytes(execution.instruction, operands)
+
+
+def _takes_time(program: HloProgram, execution: Execution) -> bool:
+    """Whether an instruction works by itself, and not only for a collective."""
     instruction = execution.instruction
     if execution.fused or is_collective(instruction) or instruction.opcode in NO_WORK:
         return False
     if execution.offloaded or instruction.cycles is not None:
         return True
+    # A collective's fusion without a product; while bytes go out, its memory traffic goes on.
+    if collectives_inside(program, instruction):
+        return False
     # A copy counts where it is started.
     is_end = instruction.opcode.endswith("-done")
     return not is_end and instruction.custom_call_target not in _NO_WORK_TARGETS

@@ -1,6 +1,7 @@
 """Memory and time of a training step or beam search on chips you don't have."""
 
 import dataclasses
+import functools
 import math
 from pathlib import Path
 
@@ -18,12 +19,18 @@ from flaxformer_mt.model.flops import TRAINING, forward_flops
 from flaxformer_mt.model.parameters import initial_params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.planning import PlanningError
-from flaxformer_mt.planning.collectives import Collective, collectives, expected_bytes
+from flaxformer_mt.planning.collectives import (
+    Collective,
+    collectives,
+    communications,
+    expected_bytes,
+)
 from flaxformer_mt.planning.compiler import Compiled, compile_quietly
 from flaxformer_mt.planning.costs import Compute
-from flaxformer_mt.planning.cycles import costs_by_cycles
+from flaxformer_mt.planning.cycles import costs_by_cycles, seconds_by_cycles
 from flaxformer_mt.planning.hlo import HloProgram
-from flaxformer_mt.planning.roofline import costs_by_roofline
+from flaxformer_mt.planning.overlap import Exposed, exposed
+from flaxformer_mt.planning.roofline import costs_by_roofline, seconds_by_roofline
 from flaxformer_mt.planning.topology import Topology
 from flaxformer_mt.training.program import Program, build, with_dtype
 
@@ -32,8 +39,9 @@ from flaxformer_mt.training.program import Program, build, with_dtype
 class StepPlan(Compiled):
     """One step of a config on a topology.
 
-    `step_seconds` adds compute, with copies overlapping, and collectives, without. A real step may
-    be shorter (overlap) or longer (launches, waiting for data).
+    `step_seconds` adds compute, with copies overlapping, and what its schedule doesn't hide of the
+    collectives; `least_step_seconds` hides all that are asynchronous, `unoverlapped_step_seconds`
+    none. A real step may be longer (launches, waiting for data).
     """
 
     compute: Compute | None
@@ -50,8 +58,12 @@ class StepPlan(Compiled):
     step_flops: float  # one device
     collectives: tuple[Collective, ...]
     expected_collective_bytes: int | None
+    exposed: Exposed  # of the collectives
     step_seconds: float
+    least_step_seconds: float
+    unoverlapped_step_seconds: float
     peak_share: float  # step_flops / (step_seconds * peak)
+    unoverlapped_peak_share: float
     compute_peak_share: float  # for the estimated compute only
     price_per_chip_hour: float | None
     collective_bytes: float
@@ -77,9 +89,15 @@ def plan(
     program = build(config, **sizes, devices=topology.devices)
     facts, hlo = _compiled_step(program, topology, shape, save_hlo)
     compute = estimated_compute(hlo, topology) if hlo else None
-    communication = collectives(hlo, topology, program.mesh) if hlo else ()
+    found = communications(hlo, topology, program.mesh) if hlo else ()
+    communication = collectives(found)
     collective_seconds = sum(collective.seconds for collective in communication)
-    step_seconds = compute.overlapped_seconds + collective_seconds if compute else 0.0
+    computing = compute.overlapped_seconds if compute else 0.0
+    waiting = Exposed(0.0, 0.0)
+    if hlo is not None:
+        seconds_by = seconds_by_cycles if topology.platform == "tpu" else seconds_by_roofline
+        waiting = exposed(hlo, found, functools.partial(seconds_by, hlo, topology.chip))
+    step_seconds = computing + waiting.most
 
     forward = _forward_flops(config, tgt_vocab_size, shape)
     devices = len(topology.devices)
@@ -106,8 +124,12 @@ def plan(
         step_flops=flops,
         collectives=communication,
         expected_collective_bytes=_expected_bytes(program),
+        exposed=waiting,
         step_seconds=step_seconds,
+        least_step_seconds=max(computing + waiting.least, collective_seconds),
+        unoverlapped_step_seconds=computing + collective_seconds,
         peak_share=share_of_peak(step_seconds),
+        unoverlapped_peak_share=share_of_peak(computing + collective_seconds),
         compute_peak_share=share_of_peak(compute.seconds if compute else 0.0),
         price_per_chip_hour=price_per_chip_hour,
         collective_bytes=sum(collective.sent for collective in communication),

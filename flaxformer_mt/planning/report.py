@@ -32,16 +32,16 @@ _MOST_PARTS = 64  # micro-batches: beyond that, take another chip
 _TPU_CAVEAT = """\
 How to read this: the TPU's own compiler compiled the program that would run; memory and
 communication are read from it, and cycles are the compiler's estimates. Operations without an
-estimate and collectives are bounded by bytes over bandwidth. Collectives are assumed not to overlap
-with compute, asynchronous copies into on-chip memory to overlap.
-Only a run shows the true time (overlap shortens it; launches, memory conflicts and waiting for data
-lengthen it), memory fragmentation and numerical results."""
+estimate and collectives are bounded by bytes over bandwidth. A collective is hidden only by compute
+that the compiled schedule runs beside it; asynchronous copies into on-chip memory are assumed to
+overlap. Only a run shows the true time (launches, memory conflicts and waiting for data lengthen
+it), memory fragmentation and numerical results."""
 _GPU_CAVEAT = """\
 How to read this: XLA's GPU compiler compiled the program that would run, from a description of the
 card; memory, kernels and communication are read from it. A kernel is taken to last as long as its
 memory traffic or its products, whichever is longer, at 0.895 of the memory's bandwidth and 0.707 of
 the matrix peak, and 2 microseconds. The one step that was measured, on an H100, took 10% longer.
-Collectives are assumed not to overlap.
+A collective is hidden only by kernels that the compiled schedule runs beside it.
 On a GPU XLA also times kernels and chooses the fastest, which is not possible here. Only a run
 shows the true time, memory fragmentation and numerical results."""
 _CAVEATS = {"tpu": _TPU_CAVEAT, "gpu": _GPU_CAVEAT}
@@ -265,8 +265,14 @@ def _lines(plan: StepPlan) -> Iterator[str]:
     yield "\ntime of a step"
     if compute.guessed_loops:
         yield "  (a loop with an unknown number of iterations counts once)"
-    collectives = {"collectives, without overlap": plan.collective_seconds}
-    yield from _times(compute, collectives | {"step": plan.step_seconds})
+    steps = {
+        "collectives": plan.collective_seconds,
+        "  of these, not hidden by the schedule": plan.exposed.most,
+        "step": plan.step_seconds,
+        "  without any overlap": plan.unoverlapped_step_seconds,
+        "  if all that is asynchronous is hidden": plan.least_step_seconds,
+    }
+    yield from _times(compute, steps)
     yield from _throughput(plan)
     yield "\nestimated compute by part of the model"
     yield from _costs(compute.parts, compute.seconds)
@@ -373,7 +379,7 @@ def _times(compute: Compute, more: Mapping[str, float]) -> Iterator[str]:
             "asynchronous copies, overlapping": compute.copy_seconds,
         }
     for name, seconds in {**times, **more}.items():
-        yield f"  {name:<38}{1e3 * seconds:>10.3f} ms"
+        yield f"  {name:<40}{1e3 * seconds:>10.3f} ms"
 
 
 def _costs(costs: tuple[Cost, ...], total: float, shown: int = 15) -> Iterator[str]:

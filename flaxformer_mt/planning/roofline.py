@@ -61,12 +61,12 @@ def costs_by_roofline(
         if (one_pass and not execution.guessed) or not _is_kernel(execution):
             continue
         moved, flops = _bytes(program, execution), _flops(program, execution)
+        rate = _product_rate(program, execution)
         total = kernels[_origin(execution.instruction)]
         total.count += execution.times
         total.bytes += execution.times * moved
         total.flops += execution.times * flops
-        seconds = _seconds(chip, moved, flops, _product_rate(program, execution))
-        total.seconds += execution.times * seconds
+        total.seconds += execution.times * _seconds(chip, moved, flops, rate)
 
     operations = {
         origin: Cost(str(origin), total.count, total.seconds, total.bytes, total.flops)
@@ -80,6 +80,14 @@ def costs_by_roofline(
         unestimated=(),
         guessed_loops=guessed_loops,
     )
+
+
+def seconds_by_roofline(program: HloProgram, chip: Chip, execution: Execution) -> float:
+    """How long a kernel takes, once; 0 for what is none."""
+    if not _is_kernel(execution):
+        return 0.0
+    moved, flops = _bytes(program, execution), _flops(program, execution)
+    return _seconds(chip, moved, flops, _product_rate(program, execution))
 
 
 def _is_kernel(execution: Execution) -> bool:

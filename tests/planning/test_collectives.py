@@ -7,13 +7,17 @@ import pytest
 from hypothesis import given, strategies as st
 
 from flaxformer_mt.planning import PlanningError
-from flaxformer_mt.planning.collectives import collectives, replica_groups
+from flaxformer_mt.planning.collectives import collectives, communications, replica_groups
 from flaxformer_mt.planning.cycles import costs_by_cycles
 from flaxformer_mt.planning.hlo import parse
 from flaxformer_mt.planning.topology import usable_links
 from tests.planning.programs import LOOP, OFFLOADED, collective, topology
 
 SIZE = 4096  # bytes of the one array
+
+
+def sums(text, chips, mesh):
+    return collectives(communications(parse(text), chips, mesh))
 
 
 @pytest.mark.parametrize(
@@ -28,7 +32,7 @@ SIZE = 4096  # bytes of the one array
 )
 def test_what_a_device_sends(line, sent):
     kind = line.partition("(%x)")[0].split()[-1].removesuffix("-start")
-    (sent_once,) = collectives(parse(collective(line)), *topology(2, 4))
+    (sent_once,) = sums(collective(line), *topology(2, 4))
     assert (sent_once.kind, sent_once.network, sent_once.count, sent_once.bytes) == (
         kind,
         "ICI",
@@ -39,24 +43,24 @@ def test_what_a_device_sends(line, sent):
     links = 1 if kind == "collective-permute" or "[2,4]" in line else 2
     assert sent_once.seconds == pytest.approx(sent / (links * 50e9))
     alone = line.replace("[1,8]<=", "[8,1]<=")  # a group of one exchanges nothing
-    assert alone == line or collectives(parse(collective(alone)), *topology(2, 4)) == ()
+    assert alone == line or sums(collective(alone), *topology(2, 4)) == ()
 
 
 def test_across_slices_the_scattered_part_goes_over_the_data_centre():
     line = "f32[1024]{0} all-reduce(%x), replica_groups=[1,16]<=[16]"
     chips = topology(2, 4, slices=2)
-    by_network = {cost.network: cost for cost in collectives(parse(collective(line)), *chips)}
+    by_network = {cost.network: cost for cost in sums(collective(line), *chips)}
     assert by_network["ICI"].sent == pytest.approx(2 * SIZE * 7 / 8)
     assert by_network["DCN"].sent == pytest.approx(2 * (SIZE / 8) * 1 / 2)
     assert by_network["DCN"].seconds == pytest.approx(by_network["DCN"].sent / 3.125e9)
-    (inside,) = collectives(parse(collective(line.replace("[1,16]<=", "[2,8]<="))), *chips)
+    (inside,) = sums(collective(line.replace("[1,16]<=", "[2,8]<=")), *chips)
     assert inside.network == "ICI"
 
 
 def test_a_loop_multiplies_its_collectives():
     add = "  %next = s32[] add(%i, %one)\n"
     all_reduce = "  %g = f32[8,128]{1,0} all-reduce(%x), replica_groups=[1,8]<=[8]\n"
-    (cost,) = collectives(parse(LOOP.replace(add, add + all_reduce)), *topology(2, 4))
+    (cost,) = sums(LOOP.replace(add, add + all_reduce), *topology(2, 4))
     assert (cost.count, cost.bytes) == (6, 6 * 4096)
 
 
@@ -71,7 +75,7 @@ def test_what_the_compiler_has_made_of_it_between_slices():
         f"  %t = token[] after-all()\n  %s = (f32[1024], u32[], token[]) send(%x, %t), {transfer}\n"
         "  ROOT",
     )
-    (cost,) = collectives(parse(text), *topology(2, 4, slices=2))
+    (cost,) = sums(text, *topology(2, 4, slices=2))
     assert (cost.kind, cost.network, cost.count, cost.bytes) == ("all-reduce", "DCN", 1, SIZE)
     assert cost.sent == pytest.approx(2 * SIZE / 2)
     assert costs_by_cycles(parse(text), topology(2, 4)[0].chip).unestimated == ()
@@ -83,13 +87,13 @@ def test_a_collective_that_runs_beside_several_fusions_is_sent_once():
         'frontend_attributes={chain_id="3"}'
     )
     text = collective(piece).replace("  ROOT", f"  %first = {piece}\n  ROOT")
-    (cost,) = collectives(parse(text), *topology(2, 4))
+    (cost,) = sums(text, *topology(2, 4))
     assert (cost.count, cost.bytes) == (1, SIZE)
 
 
 def test_what_a_sparsecore_sends_counts_and_its_estimates_do_not():
     chips, mesh = topology(2, 2, 2, kind="TPU7x")
-    (cost,) = collectives(parse(OFFLOADED), chips, mesh)
+    (cost,) = sums(OFFLOADED, chips, mesh)
     size = 4 * 32 * 128 * 4
     assert (cost.kind, cost.network, cost.count) == ("reduce-scatter", "ICI", 1)
     assert (cost.bytes, cost.sent) == (size, pytest.approx(size * 7 / 8))
