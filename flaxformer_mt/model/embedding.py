@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -92,22 +92,22 @@ def with_rows(
     return {**params, "embedding": tables}
 
 
+def used_tables(config: ModelConfig) -> frozenset[str]:
+    """Names of the vocabulary tables under "embedding"."""
+    uses = SOURCE_TABLE, TARGET_TABLE, SOFTMAX_TABLE
+    return frozenset(tables[config.tie] for tables in uses)
+
+
 def table_copies(
-    params: Mapping[str, Any], config: ModelConfig, count: int
+    params: Mapping[str, Any],
+    config: ModelConfig,
+    copies: Callable[[str, Float[Array, "vocab d_model"]], Float[Array, "copies vocab d_model"]],
 ) -> dict[str, dict[str, Float[Array, "copies vocab d_model"]]]:
-    """The collection "copies": each vocabulary table once for each of `count` parts of the rows.
-
-    Each of the devices that split the rows has one copy. A copy collects its gradient from lookups
-    and softmax where it arises, and the copies' gradients are summed once. Each use of a single
-    table would be summed over all devices separately.
-    """
-    names = {tables[config.tie] for tables in (SOURCE_TABLE, TARGET_TABLE, SOFTMAX_TABLE)}
-
-    def copies(table: Array) -> Array:
-        many = jnp.broadcast_to(table, (count, *table.shape))
-        return nn.with_logical_constraint(many, ("batch", "vocab", None))
-
-    return {"embedding": {name: copies(params["embedding"][name]) for name in sorted(names)}}
+    """The collection "copies": of each vocabulary table, by its name, one for each part of the
+    rows."""
+    tables = params["embedding"]
+    names = sorted(used_tables(config))
+    return {"embedding": {name: copies(name, tables[name]) for name in names}}
 
 
 def sinusoids(length: int, d_model: int) -> Float[np.ndarray, "length d_model"]:

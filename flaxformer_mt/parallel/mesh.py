@@ -1,20 +1,25 @@
 """The device mesh and array placement: batches by rows, parameters by logical names."""
 
 import contextlib
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental import mesh_utils
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, Float
 
 from flaxformer_mt.config import MeshConfig
 from flaxformer_mt.errors import UserError
 
 Tree = TypeVar("Tree")
+Table = Float[Array, "vocab d_model"]
+Copies = Float[Array, "copies vocab d_model"]
 
 AXES = ("data", "fsdp", "tensor")
 
@@ -215,6 +220,91 @@ def spread_over_data(boxed: Any, shardings: Any) -> Any:
         return NamedSharding(mesh, PartitionSpec(*spec))
 
     return jax.tree.map(spread, boxed, shardings, is_leaf=_is_box)
+
+
+# libtpu 0.0.42 turns a reduce-scatter into parts of fewer rows (32), or of an uneven number, back
+# into an all-reduce, which sends twice as much.
+_ROWS_OF_A_PART = 64
+
+
+def copies(table: Table, count: int) -> Copies:
+    """The table once for each of `count` parts of the rows; each device has the copy of its part.
+
+    A copy collects its gradient from lookups and softmax where it arises, and the copies' gradients
+    are summed once. Each use of a single table would be summed over all devices separately.
+    """
+    many = jnp.broadcast_to(table, (count, *table.shape))
+    return nn.with_logical_constraint(many, ("batch", "vocab", None))
+
+
+def can_scatter(vocab: int, part: NamedSharding) -> bool:
+    """Whether `copies_with_scattered_sum` can sum a table of `vocab` rows into these parts."""
+    mesh = part.mesh
+    assert isinstance(mesh, Mesh)
+    by_row = _parts(mesh, part.spec[0]) == mesh.shape["data"]
+    is_on_tpu = mesh.devices.flat[0].platform == "tpu"
+    return is_on_tpu and by_row and splits_data_only(mesh) and _lacks_at_most_a_part(vocab, mesh)
+
+
+def splits_data_only(mesh: Mesh) -> bool:
+    """Whether every device has whole parameters when it computes, and rows of its own."""
+    return mesh.shape["data"] == mesh.size > 1
+
+
+def _lacks_at_most_a_part(vocab: int, mesh: Mesh) -> bool:
+    """Whether a device has all the rows that the previous one lacks; see `_part_of_sum`."""
+    count = mesh.shape["data"]
+    summed_rows = _rows_summed(vocab // count)
+    return vocab - count * summed_rows <= summed_rows
+
+
+def _rows_summed(rows: int) -> int:
+    return rows // _ROWS_OF_A_PART * _ROWS_OF_A_PART
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def copies_with_scattered_sum(table: Table, count: int) -> Copies:
+    """As `copies`; a device receives the sum of its part of the gradient only.
+
+    The partitioner sums whole arrays, and hopes that a later pass notices what is read of them.
+    """
+    return copies(table, count)
+
+
+def _forward(table: Table, count: int) -> tuple[Copies, None]:
+    return copies(table, count), None
+
+
+def _backward(count: int, _: None, gradient: Copies) -> tuple[Table]:
+    by_row = PartitionSpec("data")
+    summed = jax.shard_map(_part_of_sum, in_specs=by_row, out_specs=by_row, check_vma=False)
+    return (summed(gradient),)
+
+
+def _part_of_sum(own: Copies) -> Table:
+    """A device's part of the sum over `data` of all devices' [1, vocab, d_model].
+
+    The devices sum parts of a size that suits the network. What each then lacks, the next one has
+    too much; the last one finds it in the table's end, which all sum.
+    """
+    count, vocab = jax.lax.axis_size("data"), own.shape[1]
+    rows = vocab // count
+    summed_rows = _rows_summed(rows)
+    scattered = count * summed_rows
+    summed = jax.lax.psum_scatter(own[0, :scattered], "data", scatter_dimension=0, tiled=True)
+    if scattered == vocab:
+        return summed
+
+    end = jax.lax.psum(own[0, scattered:], "data")
+    to_previous = [(device, device - 1) for device in range(1, count)]
+    following = jax.lax.ppermute(summed[: len(end)], "data", to_previous)
+    index = jax.lax.axis_index("data")
+    following = jnp.where(index == count - 1, end, following)
+    start = (rows - summed_rows) * index
+    return jax.lax.dynamic_slice_in_dim(jnp.concatenate([summed, following]), start, rows)
+
+
+copies_with_scattered_sum.defvjp(_forward, _backward)
 
 
 def without_names(abstract: Any) -> Any:

@@ -5,8 +5,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from flaxformer_mt.planning.hlo import Instruction
-
 # No work of their own, or counted by their parts.
 NO_WORK = frozenset(
     "parameter constant tuple get-tuple-element bitcast while conditional call after-all "
@@ -204,14 +202,3 @@ def _attention_part(operation: str) -> str:
         return "attention softmax, casts"
     # Products with d_model are projections, others are over heads.
     return "attention projections" if "d" in operation else "attention scores, weights"
-
-
-def moved_bytes(instruction: Instruction, operands: int) -> int:
-    """Most bytes that an instruction reads and writes; `operands` are the bytes it takes."""
-    if instruction.opcode.endswith("-start"):
-        return abs(instruction.bytes - operands)  # its result holds the operand as well
-    if instruction.opcode == "dynamic-update-slice":
-        return 2 * max(operands - instruction.bytes, 0)  # in place: the piece, read and written
-    if instruction.opcode in ("dynamic-slice", "slice", "broadcast", "iota"):
-        return 2 * instruction.bytes
-    return operands + instruction.bytes

@@ -12,10 +12,10 @@ from flaxformer_mt.planning.costs import (
     OperationOrigin,
     by_part,
     dearest_first,
-    moved_bytes,
     origin_of,
 )
 from flaxformer_mt.planning.hlo import Execution, HloProgram, executions
+from flaxformer_mt.planning.traffic import moved_bytes
 
 # Memory that other instructions or asynchronous copies fill.
 _NO_WORK_TARGETS = frozenset({"AllocateBuffer", "ConcatBitcast"})
@@ -50,7 +50,8 @@ def costs_by_cycles(
             origin = origin_of(instruction.op_name, instruction.opcode)
             cycles[origin].add(execution.times, instruction.cycles)
         else:
-            bytes_by_kind[_kind(execution)].add(execution.times, _bytes(program, execution))
+            size = moved_bytes(program, execution.computation, instruction)
+            bytes_by_kind[_kind(execution)].add(execution.times, size)
 
     total_cycles = sum(tally.amount for tally in cycles.values())
     operations = {
@@ -79,18 +80,14 @@ def costs_by_cycles(
 
 def seconds_by_cycles(program: HloProgram, chip: Chip, execution: Execution) -> float:
     """How long an instruction of the schedule computes, once; 0 for what runs beside the rest."""
+    instruction = execution.instruction
     if execution.offloaded or not _takes_time(program, execution):
         return 0.0
-    if execution.instruction.cycles is not None:
-        return execution.instruction.cycles / chip.clock
+    if instruction.cycles is not None:
+        return instruction.cycles / chip.clock
     if _is_asynchronous(_kind(execution)):
         return 0.0
-    return _bytes(program, execution) / chip.hbm_bandwidth
-
-
-def _bytes(program: HloProgram, execution: Execution) -> int:
-    operands = program.operand_bytes(execution.computation, execution.instruction)
-    return moved_bytes(execution.instruction, operands)
+    return moved_bytes(program, execution.computation, instruction) / chip.hbm_bandwidth
 
 
 def _takes_time(program: HloProgram, execution: Execution) -> bool:

@@ -8,7 +8,7 @@ on an H100 this gives 40 ms where 44 were measured (benchmarks/results/plan_gpu.
 import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from flaxformer_mt.parallel.chips import Chip
 from flaxformer_mt.planning.collectives import is_collective
@@ -20,10 +20,10 @@ from flaxformer_mt.planning.costs import (
     OperationOrigin,
     by_part,
     dearest_first,
-    moved_bytes,
     origin_of,
 )
 from flaxformer_mt.planning.hlo import Execution, HloProgram, Instruction, executions
+from flaxformer_mt.planning.traffic import Instructions, moved_bytes
 
 # What kernels are taken to reach of the data sheet: of an H100's, 3.0 of 3.35 TB/s and 700 of 989.5
 # TFLOP/s. There one large product measured 678 by JAX and 740 by PyTorch
@@ -34,10 +34,8 @@ LAUNCH_SECONDS = 2e-6
 
 # Products of float32 operands run in TensorFloat-32, at half of bfloat16's rate.
 _TF32_SHARE = 0.5
-_PARTIAL_READS = frozenset({"dynamic-slice", "slice", "gather"})
 _CUDNN_ATTENTION = "__cudnn$fmha"
 _QUERIES_OF_A_BLOCK = 128  # of cuDNN's kernel, which reads all keys and values once for each
-Instructions = Mapping[str, Instruction]
 
 
 @dataclasses.dataclass
@@ -118,58 +116,11 @@ def _is_attention(instruction: Instruction) -> bool:
 def _bytes(program: HloProgram, execution: Execution) -> int:
     """Bytes that a kernel reads and writes in the device's memory."""
     instruction = execution.instruction
-    outside = program.computations[execution.computation]
-    operands = [outside[name].bytes for name in instruction.operands if name in outside]
-    if instruction.opcode == "fusion":
-        inside = program.computations[instruction.called["calls"]]
-        return sum(_read_bytes(inside, operands)) + _written_bytes(inside, instruction)
     if instruction.opcode == "custom-call":
-        return sum(operands) + _result_bytes(instruction) + _bytes_read_again(outside, instruction)
-    if instruction.opcode == "gather":
-        return 2 * instruction.bytes
-    return moved_bytes(instruction, sum(operands))
-
-
-def _read_bytes(inside: Instructions, operands: list[int]) -> Iterator[int]:
-    """Of each operand of a fusion, which may read only pieces of it, or write into it."""
-    users: dict[str, list[Instruction]] = defaultdict(list)
-    for user in inside.values():
-        for name in user.operands:
-            users[name].append(user)
-    for instruction in inside.values():
-        if instruction.opcode == "parameter":
-            whole = operands[int(instruction.arguments)]
-            yield min(whole, _pieces(instruction, users, whole))
-
-
-def _pieces(array: Instruction, users: Mapping[str, list[Instruction]], whole: int) -> int:
-    """Bytes that are read of an array in a fusion."""
-    read = 0
-    for user in users[array.name]:
-        is_first = array.name not in user.operands[1:]
-        if user.opcode in ("bitcast", "transpose"):
-            is_result = not users[user.name]
-            read += whole if is_result else _pieces(user, users, whole)
-        elif user.opcode in _PARTIAL_READS and is_first:
-            read += user.bytes
-        elif user.opcode != "dynamic-update-slice" or not is_first:
-            return whole
-    return read
-
-
-def _written_bytes(inside: Instructions, fusion: Instruction) -> int:
-    """A fusion's results; where it updates an operand in place, only the new piece."""
-    root = list(inside.values())[-1]
-    results = [inside[name] for name in root.operands] if root.opcode == "tuple" else [root]
-    return sum(_new_bytes(inside, result) for result in results)
-
-
-def _new_bytes(inside: Instructions, result: Instruction) -> int:
-    while result.opcode in ("bitcast", "copy") and result.operands[0] in inside:
-        result = inside[result.operands[0]]
-    if result.opcode == "dynamic-update-slice" and result.operands[1] in inside:
-        return inside[result.operands[1]].bytes
-    return result.bytes
+        outside = program.computations[execution.computation]
+        operands = program.operand_bytes(execution.computation, instruction)
+        return operands + _result_bytes(instruction) + _bytes_read_again(outside, instruction)
+    return moved_bytes(program, execution.computation, instruction)
 
 
 def _result_bytes(call: Instruction) -> int:

@@ -17,6 +17,7 @@ from flaxformer_mt.training.loss_form import (
     Softmax,
     label_and_sum,
     objective_and_nll,
+    of_types,
     product,
     softmax_of,
 )
@@ -184,12 +185,14 @@ def _one_chunk(
         return (objective, nll), None
 
     d_logits = _logits_gradient(form, exponents, total, labels, weights)
-    if softmax.real is not None:
-        d_logits = jnp.where(softmax.real[None, None], d_logits, 0)
-    d_bias = None if softmax.bias is None else d_logits.sum(axis=(0, 1))
+    # Of rows that stand for no type the logits' gradient is wrong: their rows of the table are
+    # zeros here, and their own gradient is left out below, where there is less to leave out.
+    d_bias = None
+    if softmax.bias is not None:
+        d_bias = of_types(softmax, d_logits.sum(axis=(0, 1))[:, None])[:, 0]
     d_logits = d_logits.astype(form.dtype)
     d_hidden = product("rlv,vd->rld", d_logits, softmax.table)
-    d_table = product("rlv,rld->vd", d_logits, hidden)
+    d_table = of_types(softmax, product("rlv,rld->vd", d_logits, hidden))
     return (objective, nll), (d_hidden, d_table, d_bias)
 
 

@@ -26,6 +26,7 @@ from flaxformer_mt.training.loss_form import (
     Softmax,
     label_and_sum,
     objective_and_nll,
+    of_types,
     product,
 )
 
@@ -95,7 +96,7 @@ def _table_gradient(
     inputs = hidden.astype(jnp.float32)
     rounded = (share * inputs).astype(form.dtype)
     gradient = product("rlv,rld->vd", exponents, rounded)
-    gradient = gradient - _of_types(softmax, (other * inputs).sum(axis=(0, 1))[None])
+    gradient = gradient - of_types(softmax, (other * inputs).sum(axis=(0, 1))[None])
     # Where the model is sure of a label, p h and excess h nearly cancel. The product took p h
     # rounded to `dtype`, so what that lost is given back; its factor E is 1.
     rest = (share - excess) * inputs - rounded.astype(jnp.float32)
@@ -122,8 +123,3 @@ def _in_two(x: Array, dtype: str) -> tuple[Array, Array]:
     """Float32 numbers as sums of two in `dtype`: of bfloat16, together 16 of the 24 bits."""
     high = jax.lax.reduce_precision(x, exponent_bits=8, mantissa_bits=7)
     return high.astype(dtype), (x - high).astype(dtype)
-
-
-def _of_types(softmax: Softmax, x: Array) -> Array:
-    """`x`, [1, width], in every row of the table that stands for a type: [vocab or 1, width]."""
-    return x if softmax.real is None else jnp.where(softmax.real[:, None], x, 0)

@@ -54,7 +54,7 @@ class LossForm:
 class Softmax(NamedTuple):
     """The softmax matrix as the chunks use it."""
 
-    table: Array  # [vocab, d_model], in the form's dtype
+    table: Array  # [vocab, d_model], in the form's dtype; zeros in rows that stand for no type
     bias: Array | None  # [vocab]
     real: Array | None  # [vocab], rows that stand for a type; None if all do
     table_sum: Array  # [d_model], float32: the sum of these rows
@@ -64,7 +64,12 @@ def softmax_of(form: LossForm, table: Array, bias: Array | None) -> Softmax:
     reduced = table.astype(form.dtype)
     real = None if form.types == len(table) else jnp.arange(len(table)) < form.types
     counted = reduced if real is None else jnp.where(real[:, None], reduced, 0)
-    return Softmax(reduced, bias, real, counted.astype(jnp.float32).sum(0))
+    return Softmax(counted, bias, real, counted.astype(jnp.float32).sum(0))
+
+
+def of_types(softmax: Softmax, x: Array) -> Array:
+    """`x`, [vocab or 1, width], in the rows of the table that stand for a type, else zeros."""
+    return x if softmax.real is None else jnp.where(softmax.real[:, None], x, 0)
 
 
 def label_and_sum(softmax: Softmax, hidden: Array, labels: Array) -> tuple[Array, Array]:

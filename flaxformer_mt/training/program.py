@@ -19,19 +19,23 @@ from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.data.batch import Share
 from flaxformer_mt.data.pipeline import Batch  # there it becomes a pytree
 from flaxformer_mt.data.plan import Shape
+from flaxformer_mt.model.embedding import used_tables
 from flaxformer_mt.model.parameters import initial_adapters, initial_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.parallel.chips import AMPERE, cuda_capability, fastest_dtype
+from flaxformer_mt.parallel.chips import AMPERE, chip_of, cuda_capability, fastest_dtype
 from flaxformer_mt.parallel.mesh import (
     MOST_PARTS,
     MeshError,
     batch_sharding,
     batch_share,
+    can_scatter,
     make_mesh,
     on_mesh,
     place_batch,
     shardings_of,
+    splits_data_only,
     spread_over_data,
+    without_names,
 )
 from flaxformer_mt.training.loss import LossSums
 from flaxformer_mt.training.optimizer import learning_rate, make_optimizer
@@ -156,12 +160,15 @@ def build(
             in_shardings=(shardings, batch_sharding(mesh)),
             out_shardings=(shardings, None),
             donate_argnums=0,
-            compiler_options=_compiler_options(config),
+            compiler_options=_compiler_options(config) | _overlap_options(mesh),
         )
         abstract = init.eval_shape()
 
-    weights = _weights(config, shardings.base, mesh)
-    validated = weights(abstract) if abstract.base is None else abstract.base
+    whole = shardings.base
+    if layout is not None and whole is None:
+        whole = layout.whole
+    weights = _weights(config, whole, mesh)
+    validated = _validated(abstract, whole)
     return Program(
         config=config,
         model=model,
@@ -258,14 +265,47 @@ def _boxed_state(
     )
 
 
-def _weights(config: ExperimentConfig, base: Any, mesh: Mesh) -> Callable[[TrainState], Any]:
-    """The function `Program.weights`; `base` has the shardings of weights that don't train."""
+# A v5e sums gradients in pieces, each beside a product of the backward pass, if it is told to and
+# if gradients are not collected into a few large sums first. Of these, libtpu 0.0.42 and 0.0.50 can
+# cut up all-reduces but no reduce-scatters; for v5p and v6e, the later one refuses the option.
+_V5E_OVERLAP: dict[str, bool | int] = {
+    "xla_enable_async_all_reduce": True,
+    "xla_tpu_enable_async_collective_fusion_fuse_all_reduce": True,
+    "xla_jf_crs_combiner_threshold_in_bytes": 2**17,
+    "xla_tpu_enable_all_reduce_scatter_fusion": False,
+    # Products may keep more of their operands on the chip: 0.13 of base's 18.4 ms.
+    "xla_tpu_scoped_vmem_limit_kib": 2**15,
+}
+
+
+def _overlap_options(mesh: Mesh) -> dict[str, bool | int]:
+    """The compiler's options for a training step's communication."""
+    chip = chip_of(mesh.devices.flat[0].device_kind)
+    return _V5E_OVERLAP if chip and chip.name == "TPU v5e" and splits_data_only(mesh) else {}
+
+
+def _weights(config: ExperimentConfig, whole: Any, mesh: Mesh) -> Callable[[TrainState], Any]:
+    """The function `Program.weights`; `whole` are its results' shardings, if not the state's."""
 
     def weights(state: TrainState) -> Any:
         trained = state.params if state.ema is None else state.ema
         return model_weights(config, trained, state.base)
 
-    return weights if base is None else on_mesh(mesh)(jax.jit(weights, out_shardings=base))
+    return weights if whole is None else on_mesh(mesh)(jax.jit(weights, out_shardings=whole))
+
+
+def _validated(abstract: TrainState, whole: Any) -> Any:
+    """`Program.weights` of an abstract state."""
+    if abstract.base is not None:
+        return abstract.base
+    trained = abstract.params if abstract.ema is None else abstract.ema
+    if whole is None:
+        return trained
+
+    def laid_out(leaf: Any, sharding: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    return jax.tree.map(laid_out, trained, whole)
 
 
 def _state_layout(
@@ -276,17 +316,27 @@ def _state_layout(
     if not config.mesh.shard_optimizer or not 1 < mesh.shape["data"] <= MOST_PARTS:
         return shardings, None
 
-    layout = UpdateLayout(shardings.params, spread_over_data(boxed.params, shardings.params))
-    # In float32 a step's end gathers what it has updated; in bfloat16 the next step's start does,
-    # since only a part's owner keeps it in float32.
-    narrow = config.training.exchange_dtype == "bfloat16"
+    update = spread_over_data(boxed.params, shardings.params)
+    layout = UpdateLayout(shardings.params, update, _scattered_tables(config, boxed.params, update))
+    # Between steps a device has its own part only. The next step gathers the others, each array
+    # while the model computes what comes before it; nothing would hide that at a step's end.
     shardings = dataclasses.replace(
         shardings,
-        params=layout.update if narrow else layout.params,
+        params=layout.update,
         opt_state=spread_over_data(boxed.opt_state, shardings.opt_state),
         ema=spread_over_data(boxed.ema, shardings.ema),
     )
     return shardings, layout
+
+
+def _scattered_tables(config: ExperimentConfig, boxed: Any, update: Any) -> frozenset[str]:
+    """The vocabulary tables whose gradients the step itself sums into parts."""
+    # Micro-batches add up whole gradients; adapters train no table.
+    if config.training.optimizer.accumulation > 1 or "embedding" not in boxed:
+        return frozenset()
+    tables, parts = without_names(boxed["embedding"]), update["embedding"]
+    used = used_tables(config.model)
+    return frozenset(name for name in used if can_scatter(len(tables[name]), parts[name]))
 
 
 def _called(step: Any, mesh: Mesh) -> Callable[[Any, Batch], Any]:

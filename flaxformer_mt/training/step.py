@@ -16,7 +16,12 @@ from flaxformer_mt.data.pipeline import Batch  # there it becomes a pytree
 from flaxformer_mt.model.embedding import softmax_bias, softmax_table, table_copies
 from flaxformer_mt.model.parameters import is_stacked
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.parallel.mesh import place_whole, rows_split
+from flaxformer_mt.parallel.mesh import (
+    copies,
+    copies_with_scattered_sum,
+    place_whole,
+    rows_split,
+)
 from flaxformer_mt.training.loss import LossSums, smoothed_cross_entropy
 from flaxformer_mt.training.optimizer import without_frozen_gradients
 
@@ -96,13 +101,22 @@ def batch_loss(
     params: Params,
     batch: Batch,
     dropout_key: jax.Array | None,
+    scattered_tables: frozenset[str] = frozenset(),
 ) -> LossSums:
-    """Loss sums of one batch; without a key there is no dropout."""
+    """Loss sums of one batch; without a key there is no dropout.
+
+    The gradients of the `scattered_tables` are summed into each device's part alone.
+    """
     parts = rows_split()  # devices among which the rows are split
     variables: dict[str, Any] = {"params": params}
     table: Any = nn.with_logical_constraint(softmax_table(params, config.model), ("vocab", None))
     if parts > 1:
-        variables["copies"] = table_copies(params, config.model, parts)
+
+        def copies_of(name: str, table: jax.Array) -> jax.Array:
+            scattered = name in scattered_tables
+            return (copies_with_scattered_sum if scattered else copies)(table, parts)
+
+        variables["copies"] = table_copies(params, config.model, copies_of)
         table = softmax_table(variables["copies"], config.model)
     hidden: Any = model.apply(
         variables,
@@ -145,10 +159,24 @@ def step_key(seed: int, step: jax.Array) -> jax.Array:
 
 @dataclasses.dataclass(frozen=True)
 class UpdateLayout:
-    """Shardings of the parameters, and of the part of them that each device updates."""
+    """Shardings of the whole parameters, and of the part of them that each device updates."""
 
-    params: Any
+    whole: Any
     update: Any
+    scattered_tables: frozenset[str] = frozenset()  # of which a device sums its own part alone
+
+    @property
+    def sums(self) -> Any:
+        """Shardings into which gradients are summed over the devices.
+
+        Whole first: if asked for parts at once, the partitioner would cut each gradient's product
+        into a ring of small ones. A sum whose parts different devices use is scattered anyway.
+        """
+        if not self.scattered_tables:
+            return self.whole
+        parts = self.update["embedding"]
+        tables = {name: parts[name] for name in self.scattered_tables}
+        return {**self.whole, "embedding": {**self.whole["embedding"], **tables}}
 
 
 def make_train_step(
@@ -234,17 +262,16 @@ class Update:
         Vectors (biases, normalisation) are a thousandth of the traffic and stay in float32.
         """
         dtype = self.config.training.exchange_dtype
-        if dtype == "float32":
-            return params
 
         def cast(path: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
             return leaf.astype(dtype) if leaf.ndim > 1 + is_stacked(path) else leaf
 
-        params = jax.tree_util.tree_map_with_path(cast, params)
+        if dtype != "float32":
+            params = jax.tree_util.tree_map_with_path(cast, params)
         if self.layout is not None:
             # Each device casts its part before the parts are gathered.
             params = jax.lax.with_sharding_constraint(params, self.layout.update)
-            params = jax.lax.with_sharding_constraint(params, self.layout.params)
+            params = jax.lax.with_sharding_constraint(params, self.layout.whole)
         return params
 
     def objective(
@@ -258,7 +285,8 @@ class Update:
         """(objective, nll) of some rows, in nats divided by `tokens`."""
         params = without_frozen_gradients(params, self.config.training.freeze)
         params = model_weights(self.config, params, base)
-        sums = batch_loss(self.model, self.config, params, batch, dropout_key)
+        scattered = self.layout.scattered_tables if self.layout else frozenset()
+        sums = batch_loss(self.model, self.config, params, batch, dropout_key, scattered)
         return sums.objective / tokens, sums.nll / tokens
 
     def gradient(
@@ -293,10 +321,7 @@ class Update:
         """Both trees as each device updates them: its part, if there is a layout."""
         if self.layout is None:
             return gradient, params
-        # Whole first: if asked for parts at once, the partitioner would cut each gradient's
-        # product into a ring of small ones. A sum whose parts different devices use is scattered
-        # anyway.
-        gradient = jax.lax.with_sharding_constraint(gradient, self.layout.params)
+        gradient = jax.lax.with_sharding_constraint(gradient, self.layout.sums)
         gradient = jax.lax.with_sharding_constraint(gradient, self.layout.update)
         return gradient, jax.lax.with_sharding_constraint(params, self.layout.update)
 

@@ -16,11 +16,17 @@ import jax
 import numpy as np
 import pytest
 
-from flaxformer_mt.config import TrainingConfig, freeze
+from flaxformer_mt.config import MeshConfig, TrainingConfig, freeze
 from flaxformer_mt.data.batch import assemble
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.parallel import process_settings
-from flaxformer_mt.parallel.mesh import MeshError
+from flaxformer_mt.parallel.mesh import (
+    MeshError,
+    copies,
+    copies_with_scattered_sum,
+    make_mesh,
+    on_mesh,
+)
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.digests import tree_digest
 from flaxformer_mt.training.program import build
@@ -191,6 +197,23 @@ def of_rules(mesh: list[int]) -> dict[str, tuple[dict[str, Any], Any]]:
     return rules | {"adapters": run(mesh, whole=False, rank=2, d_model=32)}
 
 
+def scattered_sums(vocab: int) -> list[Any]:
+    """Of a table's gradient, summed whole and into parts: the largest difference, and a part."""
+    mesh = make_mesh(MeshConfig())
+    random = np.random.default_rng(0)
+    table = random.normal(size=(vocab, 4)).astype(np.float32)
+    factors = random.normal(size=(8, vocab, 4)).astype(np.float32)
+
+    def gradient(copies_of: Any) -> jax.Array:
+        objective = lambda table: (copies_of(table, 8) * factors).sum()  # noqa: E731
+        return jax.jit(jax.grad(objective))(table)
+
+    with on_mesh(mesh):
+        whole, parts = gradient(copies), gradient(copies_with_scattered_sum)
+    difference = float(np.abs(np.asarray(whole) - np.asarray(parts)).max())
+    return [difference, parts.addressable_shards[7].data.shape]
+
+
 def main() -> None:
     devices = jax.devices()
     assert len(devices) == 8
@@ -227,6 +250,7 @@ def main() -> None:
         "exchange": message([8, 1, 1], exchange="bfloat16", dtype="float32"),
         "rows": message([8, 1, 1], rows_multiple=4),
         "micro_rows": message([8, 1, 1], rows_multiple=8),
+        "scattered": [scattered_sums(vocab) for vocab in (8 * 64, 8 * 70)],
         "padded": list(padded.abstract.params["embedding"]["shared"].shape),
         "vocab": message([4, 1, 2], vocab=VOCAB + 1),
         "too_many": message([2, 1, 2]),
@@ -275,8 +299,8 @@ def test_each_optimizer_equals_itself_on_a_single_device(results):
         rows = "opt_state/0/0/v_row/encoder/layers_0/feed_forward/w_in"
         assert factored[rows] == [[32], [32]]
         shards = results["rules"]["adapters"]["shards"]
-        assert shards["params/encoder/layers_0/feed_forward/w_in/a"] == [[32, 2], [16, 2]]
-        assert shards["params/encoder/layers_0/self_attention/query/b"] == [[2, 32], [2, 16]]
+        assert shards["params/encoder/layers_0/feed_forward/w_in/a"] == [[32, 2], [16, 1]]
+        assert shards["params/encoder/layers_0/self_attention/query/b"] == [[2, 32], [1, 16]]
         assert shards["base/encoder/layers_0/feed_forward/w_in"] == [[32, 32], [16, 16]]
 
 
@@ -297,8 +321,8 @@ def test_arrays_are_split_as_the_rules_say(results):
     for mesh, figures in results["meshes"].items():
         data, fsdp, tensor = (int(size) for size in mesh.split("x"))
         shards = figures["shards"]
-        # embed over fsdp; vocab, heads and mlp over tensor. Moments and average have one side more,
-        # the heads or the widest that these leave, split over data.
+        # embed over fsdp; vocab, heads and mlp over tensor. One side more, the heads or the widest
+        # that these leave, is split over data.
         for ending, forms, chosen in (
             ("embedding/shared", ([16, 16], [16 // tensor, 16 // fsdp]), {"8x1x1": 0}),
             ("query", ([16, 8, 4], [16 // fsdp, 8 // tensor, 4]), {"8x1x1": 1, "2x2x2": 2}),
@@ -314,9 +338,10 @@ def test_arrays_are_split_as_the_rules_say(results):
             if mesh in chosen:
                 spread[chosen[mesh]] //= data
             for name, shapes in ruled.items():
-                assert shapes == [full, part if name.startswith("params/") else spread], name
-        # Biases and norms may be whole; of parameters a device has near one in fsdp x tensor.
-        for start, parts in [("params/", fsdp * tensor), ("opt_state/", 8)][: 1 + (data == 8)]:
+                assert shapes == [full, spread], name
+        # Biases and norms may be whole.
+        parts = 8 if data == 8 else fsdp * tensor
+        for start in ("params/", "opt_state/"):
             pairs = [pair for name, pair in shards.items() if name.startswith(start)]
             size, local_size = (sum(math.prod(pair[side]) for pair in pairs) for side in (0, 1))
             assert local_size / size <= 1.15 / parts + 0.02, (mesh, start)
@@ -335,6 +360,11 @@ def test_what_a_mesh_cannot_split_is_refused(results):
     )
     assert results["padded"] == [16, 16]
     assert results["too_many"].startswith("'mesh': data 2 x fsdp 1 x tensor 2 does not make 8")
+
+
+def test_a_table_summed_into_parts_has_the_same_gradient(results):
+    """Parts of 64 rows; or of 70, of which 64 are summed at once and the others by the next."""
+    assert results["scattered"] == [[0.0, [64, 4]], [0.0, [70, 4]]]
 
 
 if __name__ == "__main__":
