@@ -60,6 +60,10 @@ KEYS = (
     "step_ms",
     "compute_peak_share",
     "step_peak_share",
+    "exposed_ms",
+    "least_step_ms",
+    "step_ms_unoverlapped",
+    "step_peak_share_unoverlapped",
     "traffic_to_formula",
 )
 
@@ -157,6 +161,12 @@ def summary(report: dict[str, Any]) -> dict[str, float]:
             "step_ms": 1e3 * report["step_seconds"],
             "compute_peak_share": report["compute_peak_share"],
             "step_peak_share": report["peak_share"],
+            # Of all collectives, those that the schedule doesn't hide; and a step's bounds, with
+            # everything asynchronous hidden and with nothing.
+            "exposed_ms": 1e3 * report["exposed"]["most"],
+            "least_step_ms": 1e3 * report["least_step_seconds"],
+            "step_ms_unoverlapped": 1e3 * report["unoverlapped_step_seconds"],
+            "step_peak_share_unoverlapped": report["unoverlapped_peak_share"],
             "traffic_to_formula": (
                 report["collective_bytes"] / report["expected_collective_bytes"]
             ),
