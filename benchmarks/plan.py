@@ -127,7 +127,7 @@ def record_of(folder: Path, recorded: Result | None) -> Record:
                 record.metrics[f"{name}_{key}"] = number
             record.commits[name] = case["commit"]
             record.seconds += case["values"]["compile_seconds"]
-        # (Before overlap was counted, a step's time and share meant something else.)
+        # A result without this metric has times and shares that count no overlap.
         elif recorded is not None and f"{name}_exposed_ms" in recorded.metrics:
             for key in (f"{name}_{key}" for key in KEYS):
                 if key in recorded.metrics:

@@ -91,7 +91,7 @@ def _compiled(steps_of_rows: Mapping[str, Sequence[PlannedStep]]) -> Iterator[st
                 row_steps.append((name, step, count))
             elif label in models:
                 model_steps.append((models[label], step, count))
-            deviations |= {text: label for text in _deviations(step, row_plan)}
+            deviations |= {text: label for text in deviations_of(step, row_plan)}
 
     yield from _steps(
         "Compiled without TPUs",
@@ -116,10 +116,14 @@ def _compiled(steps_of_rows: Mapping[str, Sequence[PlannedStep]]) -> Iterator[st
 _NamedStep = tuple[str, PlannedStep, int]  # its name, what it takes, and how many there are
 
 
-def _deviations(step: PlannedStep, steps: Sequence[PlannedStep]) -> Iterator[str]:
-    """How far an extrapolated step is off the steps compiled in full for the same chips."""
+def deviations_of(step: PlannedStep, steps: Sequence[PlannedStep]) -> Iterator[str]:
+    """How far an extrapolated step is off the steps compiled in full for the same chips.
+
+    Steps of different commits may be different programs, and their times mean something else.
+    """
+    place = step.chip, step.chips, step.commits
     for full in steps:
-        if (full.chip, full.chips) == (step.chip, step.chips) and full.whole > step.whole:
+        if (full.chip, full.chips, full.commits) == place and full.whole > step.whole:
             time = step.step_ms / full.step_ms - 1
             memory = step.gib / full.gib - 1
             yield f"{time:+.1%} of its time and {memory:+.1%} of its memory"

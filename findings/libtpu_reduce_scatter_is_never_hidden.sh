@@ -6,17 +6,18 @@
 # compiler may not combine them: by default one sum of everything waits at the end.
 #
 # So `flaxformer_mt/training/program.py` asks a v5e for whole sums of gradients.
-# Exit status 0 while this lasts. Needs x86 Linux and Python 3.11 or later, but no TPU: the compiler
-# works from a topology's name.
+# No TPU is needed: the compiler, for x86 Linux, works from a topology's name.
+# Exit status 0 while this lasts. PYTHON: Python 3.11 or later.
 set -euo pipefail
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-python3 -m venv "$folder/venv"
-"$folder/venv/bin/pip" install --quiet jax==0.10.2 jaxlib==0.10.2 libtpu==0.0.42.1 numpy==2.4.6 requests
+"${PYTHON:-python3}" -m venv "$folder/venv"
+"$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+    jax==0.10.2 jaxlib==0.10.2 libtpu==0.0.42.1 numpy==2.4.6
 
 export JAX_PLATFORMS=cpu TPU_SKIP_MDS_QUERY=1 ALLOW_MULTIPLE_LIBTPU_LOAD=1 TPU_WORKER_HOSTNAMES=localhost
-"$folder/venv/bin/python" - <<'PYTHON' 2>/dev/null
+"$folder/venv/bin/python" - 2>"$folder/log" <<'PYTHON' || { cat "$folder/log" >&2; exit 1; }
 import importlib.metadata
 import re
 import sys
@@ -73,10 +74,24 @@ def schedule(sum_over_chips, options, out):
     return len(hidden), len(re.findall(r" (?:all-reduce|reduce-scatter)\(", entry))
 
 
+def without(option):
+    return {name: value for name, value in HIDE.items() if name != option}
+
+
 whole = lambda gradient: jax.lax.psum(gradient, "data")
 cases = {
     "all-reduce, default": (whole, {}, PartitionSpec()),
     "all-reduce, options": (whole, HIDE, PartitionSpec()),
+    "all-reduce, without one of them": (
+        whole,
+        without("xla_enable_async_all_reduce"),
+        PartitionSpec(),
+    ),
+    "all-reduce, without the other": (
+        whole,
+        without("xla_tpu_enable_async_collective_fusion_fuse_all_reduce"),
+        PartitionSpec(),
+    ),
     "reduce-scatter, default": (scattered, {}, PartitionSpec("data")),
     "reduce-scatter, options": (scattered, HIDE, PartitionSpec("data")),
 }
@@ -87,6 +102,8 @@ for name, (hidden, waiting) in found.items():
 expected = {
     "all-reduce, default": (0, 1),
     "all-reduce, options": (11, 1),
+    "all-reduce, without one of them": (0, 12),
+    "all-reduce, without the other": (0, 12),
     "reduce-scatter, default": (0, 12),
     "reduce-scatter, options": (0, 12),
 }

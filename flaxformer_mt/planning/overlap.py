@@ -8,7 +8,7 @@ pieces, each beside a product of its own, and only these hide it. Everything els
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from flaxformer_mt.planning.collectives import (
     Communication,
@@ -41,18 +41,17 @@ def exposed(
 
     What a loop computes hides only the collectives in the loop.
     """
-    by_name = {_key(item.execution.instruction): item for item in communications}
+    seconds_by_key = {_key(item.execution.instruction): item.seconds for item in communications}
+    reader = _Reader(program, seconds_by_key, seconds_of)
+    beside_others = _called_by_starts(program)
     schedules: dict[tuple[str, int], _Schedule] = {}
-    started_elsewhere = _called_by_starts(program)
     for execution in executions(program):
-        computation = execution.computation
-        if execution.fused or computation in started_elsewhere:
+        if execution.fused or execution.computation in beside_others:
             continue
-        schedule = schedules.get((computation, execution.times))
-        if schedule is None:
-            schedule = _Schedule(_last_pieces(program, computation))
-            schedules[computation, execution.times] = schedule
-        _proceed(schedule, program, execution, by_name, seconds_of)
+        place = execution.computation, execution.times
+        if place not in schedules:
+            schedules[place] = _Schedule(_last_pieces(program, execution.computation))
+        reader.proceed(schedules[place], execution)
 
     most = sum(times * schedule.waited() for (_, times), schedule in schedules.items())
     least = sum(times * schedule.synchronous for (_, times), schedule in schedules.items())
@@ -100,8 +99,9 @@ class _Schedule:
         """For the end of a collective; those that wait before it come first."""
         if key not in self._transfers:
             return  # started outside this computation
-        for earlier, transfer in [*self._transfers.items()]:
-            if earlier == key or not (transfer.in_pieces or self._transfers[key].in_pieces):
+        stands_in_line = not self._transfers[key].in_pieces
+        for earlier, transfer in self._transfers.items():
+            if earlier == key or (stands_in_line and not transfer.in_pieces):
                 self._waited += transfer.remaining
                 transfer.remaining = 0.0
             if earlier == key:
@@ -113,37 +113,48 @@ class _Schedule:
         return self._waited + sum(transfer.remaining for transfer in self._transfers.values())
 
 
-def _proceed(
-    schedule: _Schedule,
-    program: HloProgram,
-    execution: Execution,
-    by_name: dict[str, Communication],
-    seconds_of: Callable[[Execution], float],
-) -> None:
-    """Runs one instruction of a schedule."""
-    instruction = execution.instruction
-    inside = collectives_inside(program, instruction)
-    pieces = [_key(inner) for inner in inside if is_in_pieces(inner)]
-    if pieces:
+@dataclasses.dataclass(frozen=True)
+class _Reader:
+    """Runs a program's instructions on schedules, one at a time."""
+
+    program: HloProgram
+    seconds_by_key: Mapping[str, float]  # of each collective
+    seconds_of: Callable[[Execution], float]
+
+    def proceed(self, schedule: _Schedule, execution: Execution) -> None:
+        """Runs one instruction."""
+        instruction = execution.instruction
+        inside = collectives_inside(self.program, instruction)
+        pieces = [_key(inner) for inner in inside if is_in_pieces(inner)]
+        if pieces:
+            self._carry_on(schedule, execution, pieces)
+        elif instruction.opcode.endswith("-done"):
+            for key in _awaited(self.program, execution):
+                schedule.wait(key)
+        elif inside or is_collective(instruction):
+            self._communicate(schedule, instruction, inside or [instruction])
+        else:
+            schedule.compute(self.seconds_of(execution))
+
+    def _carry_on(self, schedule: _Schedule, execution: Execution, pieces: list[str]) -> None:
+        """A fusion with these pieces of collectives."""
         for key in pieces:
-            schedule.start(key, by_name[key].seconds, in_pieces=True)
-        schedule.compute(seconds_of(execution), pieces)
-        if instruction.name in schedule.last_pieces:
+            schedule.start(key, self.seconds_by_key[key], in_pieces=True)
+        schedule.compute(self.seconds_of(execution), pieces)
+        if execution.instruction.name in schedule.last_pieces:
             for key in pieces:
                 schedule.wait(key)
-    elif instruction.opcode.endswith("-done"):
-        for key in _awaited(program, execution):
-            schedule.wait(key)
-        schedule.compute(seconds_of(execution))
-    elif inside or is_collective(instruction):
-        found = [by_name[key] for key in map(_key, inside or [instruction]) if key in by_name]
-        seconds = sum(communication.seconds for communication in found)
+
+    def _communicate(
+        self, schedule: _Schedule, instruction: Instruction, parts: Iterable[Instruction]
+    ) -> None:
+        """An instruction that starts collectives, or that is nothing else."""
+        # (A `recv` takes no time of its own: its `send` has it.)
+        seconds = sum(self.seconds_by_key.get(_key(part), 0.0) for part in parts)
         if instruction.opcode.endswith("-start") or instruction.opcode in ("send", "recv"):
             schedule.start(_key(instruction), seconds, in_pieces=False)
         else:
             schedule.transmit(seconds)
-    else:
-        schedule.compute(seconds_of(execution))
 
 
 def _key(instruction: Instruction) -> str:

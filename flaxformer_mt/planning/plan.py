@@ -7,7 +7,7 @@ from pathlib import Path
 
 import flax.linen as nn
 import jax
-from jax.sharding import SingleDeviceSharding
+from jax.sharding import Mesh, SingleDeviceSharding
 from jax.stages import Lowered
 
 from flaxformer_mt.config import ExperimentConfig
@@ -89,14 +89,9 @@ def plan(
     program = build(config, **sizes, devices=topology.devices)
     facts, hlo = _compiled_step(program, topology, shape, save_hlo)
     compute = estimated_compute(hlo, topology) if hlo else None
-    found = communications(hlo, topology, program.mesh) if hlo else ()
-    communication = collectives(found)
+    communication, waiting = _communication(hlo, topology, program.mesh)
     collective_seconds = sum(collective.seconds for collective in communication)
     computing = compute.overlapped_seconds if compute else 0.0
-    waiting = Exposed(0.0, 0.0)
-    if hlo is not None:
-        seconds_by = seconds_by_cycles if topology.platform == "tpu" else seconds_by_roofline
-        waiting = exposed(hlo, found, functools.partial(seconds_by, hlo, topology.chip))
     step_seconds = computing + waiting.most
 
     forward = _forward_flops(config, tgt_vocab_size, shape)
@@ -139,6 +134,18 @@ def plan(
         chip_hours=chip_hours,
         cost=None if price_per_chip_hour is None else chip_hours * price_per_chip_hour,
     )
+
+
+def _communication(
+    hlo: HloProgram | None, topology: Topology, mesh: Mesh
+) -> tuple[tuple[Collective, ...], Exposed]:
+    """A step's collectives, and what its schedule doesn't hide of them; none if it doesn't fit."""
+    if hlo is None:
+        return (), Exposed(0.0, 0.0)
+    found = communications(hlo, topology, mesh)
+    seconds_by = seconds_by_cycles if topology.platform == "tpu" else seconds_by_roofline
+    seconds_of = functools.partial(seconds_by, hlo, topology.chip)
+    return collectives(found), exposed(hlo, found, seconds_of)
 
 
 def estimated_compute(

@@ -265,13 +265,15 @@ def _lines(plan: StepPlan) -> Iterator[str]:
     yield "\ntime of a step"
     if compute.guessed_loops:
         yield "  (a loop with an unknown number of iterations counts once)"
-    steps = {
-        "collectives": plan.collective_seconds,
-        "  of these, not hidden by the schedule": plan.exposed.most,
-        "step": plan.step_seconds,
-        "  without any overlap": plan.unoverlapped_step_seconds,
-        "  if all that is asynchronous is hidden": plan.least_step_seconds,
-    }
+    steps = {"step": plan.step_seconds}
+    if plan.collectives:
+        steps = {
+            "collectives": plan.collective_seconds,
+            "  of these, not hidden by the schedule": plan.exposed.most,
+            "step": plan.step_seconds,
+            "  without any overlap": plan.unoverlapped_step_seconds,
+            "  if all that is asynchronous is hidden": plan.least_step_seconds,
+        }
     yield from _times(compute, steps)
     yield from _throughput(plan)
     yield "\nestimated compute by part of the model"

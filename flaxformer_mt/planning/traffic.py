@@ -12,7 +12,7 @@ _PARTIAL_READS = frozenset({"dynamic-slice", "slice", "gather"})
 def moved_bytes(program: HloProgram, computation: str, instruction: Instruction) -> int:
     """Most bytes that one execution of an instruction of the computation reads and writes.
 
-    Of an array that it reads or updates in pieces, these count, as they do in XLA's own analysis.
+    Of an array that it reads or updates in pieces, only these count.
     """
     outside = program.computations[computation]
     operands = [outside[name].bytes for name in instruction.operands if name in outside]

@@ -165,7 +165,7 @@ def build(
         abstract = init.eval_shape()
 
     whole = shardings.base
-    if layout is not None and whole is None:
+    if whole is None and layout is not None:
         whole = layout.whole
     weights = _weights(config, whole, mesh)
     validated = _validated(abstract, whole)
@@ -318,8 +318,9 @@ def _state_layout(
 
     update = spread_over_data(boxed.params, shardings.params)
     layout = UpdateLayout(shardings.params, update, _scattered_tables(config, boxed.params, update))
-    # Between steps a device has its own part only. The next step gathers the others, each array
-    # while the model computes what comes before it; nothing would hide that at a step's end.
+    # Between steps a device has its own part only. The next step gathers the others, where the
+    # compiler can hide each array behind what the model computes before it needs it. At a step's
+    # end nothing would hide them.
     shardings = dataclasses.replace(
         shardings,
         params=layout.update,

@@ -112,9 +112,10 @@ def batch_loss(
     table: Any = nn.with_logical_constraint(softmax_table(params, config.model), ("vocab", None))
     if parts > 1:
 
-        def copies_of(name: str, table: jax.Array) -> jax.Array:
-            scattered = name in scattered_tables
-            return (copies_with_scattered_sum if scattered else copies)(table, parts)
+        def copies_of(name: str, one: jax.Array) -> jax.Array:
+            if name in scattered_tables:
+                return copies_with_scattered_sum(one, parts)
+            return copies(one, parts)
 
         variables["copies"] = table_copies(params, config.model, copies_of)
         table = softmax_table(variables["copies"], config.model)
@@ -256,8 +257,8 @@ class Update:
         return new_state, metrics
 
     def exchanged(self, params: Params) -> Params:
-        """The parameters as devices exchange them: matrices in `training.exchange_dtype`, with
-        gradients of that type.
+        """The whole parameters, gathered as devices exchange them: matrices in
+        `training.exchange_dtype`, with gradients of that type.
 
         Vectors (biases, normalisation) are a thousandth of the traffic and stay in float32.
         """

@@ -5,8 +5,13 @@ import dataclasses
 import pytest
 
 from benchmarks import RESULTS
-from benchmarks.planned_steps import compiled_layers, planned_steps, step_digest
-from benchmarks.reproduction_page import COMMAND, additions, main, other_text
+from benchmarks.planned_steps import (
+    PlannedStep,
+    compiled_layers,
+    planned_steps,
+    step_digest,
+)
+from benchmarks.reproduction_page import COMMAND, additions, deviations_of, main, other_text
 from flaxformer_mt.config import read_config
 from flaxformer_mt.reproduction.paper import row_of
 from flaxformer_mt.reproduction.result_file import ResultError, read_result
@@ -25,6 +30,14 @@ def test_a_score_of_an_earlier_protocol_is_marked_on_other_text_too(tmp_path):
     signatures = {"bleu_paper": "tok:moses-de|version:flaxformer_mt.1"}
     section = "".join(other_text([dataclasses.replace(measured, signatures=signatures)]))
     assert "| 27.00 (protocol 1) |" in section
+
+
+def test_an_extrapolated_step_is_compared_with_the_same_program_in_full():
+    full = PlannedStep("v5e", 8, 20.0, 2.0, True, False, "a command", ("one",))
+    extrapolated = dataclasses.replace(full, step_ms=22.0, gib=1.5, whole=False, of_row=True)
+    found = deviations_of(extrapolated, [full, extrapolated])
+    assert [*found] == ["+10.0% of its time and -25.0% of its memory"]
+    assert [*deviations_of(dataclasses.replace(extrapolated, commits=("two",)), [full])] == []
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,9 @@ def scattered_sums(vocab: int) -> list[Any]:
     factors = random.normal(size=(8, vocab, 4)).astype(np.float32)
 
     def gradient(copies_of: Any) -> jax.Array:
-        objective = lambda table: (copies_of(table, 8) * factors).sum()  # noqa: E731
+        def objective(table: jax.Array) -> jax.Array:
+            return (copies_of(table, 8) * factors).sum()
+
         return jax.jit(jax.grad(objective))(table)
 
     with on_mesh(mesh):
@@ -339,10 +341,15 @@ def test_arrays_are_split_as_the_rules_say(results):
                 spread[chosen[mesh]] //= data
             for name, shapes in ruled.items():
                 assert shapes == [full, spread], name
-        # Biases and norms may be whole.
+
+
+def test_a_device_has_its_part_of_the_state(results):
+    """All but biases and normalisations, which may be whole."""
+    for mesh, figures in results["meshes"].items():
+        data, fsdp, tensor = (int(size) for size in mesh.split("x"))
         parts = 8 if data == 8 else fsdp * tensor
         for start in ("params/", "opt_state/"):
-            pairs = [pair for name, pair in shards.items() if name.startswith(start)]
+            pairs = [pair for name, pair in figures["shards"].items() if name.startswith(start)]
             size, local_size = (sum(math.prod(pair[side]) for pair in pairs) for side in (0, 1))
             assert local_size / size <= 1.15 / parts + 0.02, (mesh, start)
 

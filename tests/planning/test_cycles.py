@@ -65,6 +65,25 @@ ENTRY %main (a: f32[1000], b: f32[10], i: s32[]) -> f32[1000] {
     assert cost.bytes == 2 * (40 + 4)
 
 
+def test_a_lookup_moves_the_rows_that_it_takes():
+    text = """HloModule m
+
+%lookup (table: f32[1000,8], ids: s32[4]) -> f32[4,8] {
+  %table = f32[1000,8]{1,0} parameter(0)
+  %ids = s32[4]{0} parameter(1)
+  ROOT %rows = f32[4,8]{1,0} gather(%table, %ids), slice_sizes={1,8}
+}
+
+ENTRY %main (t: f32[1000,8], i: s32[4]) -> f32[4,8] {
+  %t = f32[1000,8]{1,0} parameter(0)
+  %i = s32[4]{0} parameter(1)
+  ROOT %taken = f32[4,8]{1,0} fusion(%t, %i), kind=kCustom, calls=%lookup
+}
+"""
+    (cost,) = costs_by_cycles(parse(text), CHIP).unestimated
+    assert cost.bytes == 2 * 4 * 8 * 4 + 4 * 4
+
+
 @pytest.mark.parametrize(
     ("op_name", "wanted", "part"),
     [
