@@ -33,7 +33,16 @@ def test_a_score_of_an_earlier_protocol_is_marked_on_other_text_too(tmp_path):
 
 
 def test_an_extrapolated_step_is_compared_with_the_same_program_in_full():
-    full = PlannedStep("v5e", 8, 20.0, 2.0, True, False, "a command", ("one",))
+    full = PlannedStep(
+        chip="v5e",
+        chips=8,
+        step_ms=20.0,
+        gib=2.0,
+        whole=True,
+        of_row=False,
+        command="a command",
+        commits=("one",),
+    )
     extrapolated = dataclasses.replace(full, step_ms=22.0, gib=1.5, whole=False, of_row=True)
     found = deviations_of(extrapolated, [full, extrapolated])
     assert [*found] == ["+10.0% of its time and -25.0% of its memory"]
