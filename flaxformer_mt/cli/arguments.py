@@ -120,16 +120,15 @@ class Flag:
 
     def keywords(self) -> dict[str, Any]:
         """The arguments of argparse's `add_argument`, but for the help."""
+        several: dict[str, Any] = {"nargs": "+"} if self.several else {}
         if self.choices:
-            return {"choices": [*self.choices]}
+            return {"choices": [*self.choices], **several}
         if not self.takes:
             return {"action": "store_true"}
-        keywords: dict[str, Any] = {"metavar": self.takes}
+        keywords: dict[str, Any] = {"metavar": self.takes, **several}
         if self.read is not None:
             keywords["type"] = self.read
-        if self.several:
-            keywords["nargs"] = "+"
-        elif isinstance(self.takes, tuple):
+        if isinstance(self.takes, tuple):
             keywords["nargs"] = len(self.takes)
         return keywords
 
@@ -175,6 +174,11 @@ _PROCESSES = {
     "--num-processes": Flag("number of processes", takes="N", read=positive),
     "--heartbeat": Flag(
         "when a process dies, the others exit within this many seconds (default: 100)",
+        takes="SECONDS",
+        read=positive,
+    ),
+    "--join-within": Flag(
+        "at the start, give up if not all have come within this many seconds (default: 300)",
         takes="SECONDS",
         read=positive,
     ),
@@ -483,3 +487,8 @@ def cluster(options: Namespace, parser: ArgumentParser) -> Cluster | None:
     if options.process_id >= options.num_processes:
         parser.error(f"--process-id {options.process_id}: must be below --num-processes")
     return Cluster(*description)
+
+
+def patience(options: Namespace) -> dict[str, int | None]:
+    """How long `joined` waits for other processes, by the flags of `add_processes`."""
+    return {"heartbeat": options.heartbeat, "meeting": options.join_within}

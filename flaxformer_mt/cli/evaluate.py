@@ -34,6 +34,7 @@ from flaxformer_mt.cli.arguments import (
     flags,
     given_settings,
     make_parser,
+    patience,
     print_json,
     say_if_untagged,
     utf8_text,
@@ -115,7 +116,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     _check_run(options, parser, given_flags)
     from flaxformer_mt.parallel.processes import joined
 
-    with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
+    with joined(cluster(options, parser), **patience(options)) as processes:
         return evaluate_run(options, parser, processes)
 
 

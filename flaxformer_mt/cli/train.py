@@ -17,6 +17,7 @@ from flaxformer_mt.cli.arguments import (
     cluster,
     flags,
     make_parser,
+    patience,
     steps,
 )
 from flaxformer_mt.config import ConfigError, ExperimentConfig
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         # In every process, and before joining, which counts devices: it would be too late then.
         if request.deterministic:
             make_deterministic()
-    with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
+    with joined(cluster(options, parser), **patience(options)) as processes:
         config = settled_by_first(processes, request.settled, options.workdir)
         if options.dry_run:
             from flaxformer_mt.cli.dry_run import dry_run

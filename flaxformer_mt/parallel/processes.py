@@ -29,6 +29,10 @@ from flaxformer_mt.errors import FlaxformerError
 T = TypeVar("T")
 
 HEARTBEAT = 100  # seconds; JAX's own default
+MEETING = 300  # seconds in which all must have come; JAX's own default
+MISSING = "not all of the run's processes have come"
+DIED = "JAX distributed service detected fatal errors"  # the words with which it ends a process
+_QUIET = 30  # seconds of waiting for the others before this is said
 _SIGNALS = 128  # above any signal's number
 _PIECE = 2_000  # milliseconds of waiting between two looks at pending signals
 _STATUS = "flaxformer_mt/exit_status"  # the first process's, once it has failed
@@ -105,6 +109,11 @@ class Processes:
             by_process.append(json.loads(_read(f"{key}/{number}")))
             _client().key_value_delete(f"{key}/{number}")
         return by_process
+
+    def anywhere(self, happened: bool) -> bool:
+        """Whether it has happened in any process. Returns once all have called this."""
+        told = self.gather(["yes" if happened else ""])
+        return self.first(lambda: any(answer for (answer,) in told))
 
     def ask(self, value: int) -> Any:
         """The largest `value` of all processes at this call, for `jax.device_get`; doesn't wait."""
@@ -184,8 +193,11 @@ _failed: Processes | None = None  # set when an exception leaves `joined`
 
 
 @contextlib.contextmanager
-def joined(cluster: Cluster | None, *, heartbeat: int | None = None) -> Iterator[Processes]:
-    """The processes of this run, found by `cluster` or else by the launcher.
+def joined(
+    cluster: Cluster | None, *, heartbeat: int | None = None, meeting: int | None = None
+) -> Iterator[Processes]:
+    """The processes of this run, found by `cluster` or else by the launcher, within `meeting`
+    seconds.
 
     JAX recognises TPU pod slices (also on GKE), Slurm, Open MPI and Kubernetes; otherwise this
     process is alone. Must come before any use of a device. If a process dies or leaves this block
@@ -194,8 +206,10 @@ def joined(cluster: Cluster | None, *, heartbeat: int | None = None) -> Iterator
     Raises ProcessError if the others can't be met, and for several CPU devices in each of several
     processes.
     """
+    meeting = meeting or MEETING
     try:
-        processes = _join(cluster, heartbeat or HEARTBEAT)
+        with _told_of_waiting(meeting):
+            processes = _join(cluster, heartbeat or HEARTBEAT, meeting)
     except (RuntimeError, ValueError) as error:
         raise ProcessError(f"the run's processes could not connect: {error}") from error
     try:
@@ -217,6 +231,37 @@ def joined(cluster: Cluster | None, *, heartbeat: int | None = None) -> Iterator
                     flush=True,
                 )
         raise
+
+
+@contextlib.contextmanager
+def _told_of_waiting(meeting: int) -> Iterator[None]:
+    """While the block waits for the other processes, says so, and why it will end.
+
+    JAX then ends the process from C++, with a stack of its own and without naming a cause.
+    """
+
+    def waiting() -> None:
+        print("waiting for the run's other processes to start", file=sys.stderr, flush=True)
+
+    def giving_up() -> None:
+        print(
+            f"{MISSING} within {meeting} s (--join-within): the same command must run on every "
+            "host, and each must reach the first one; JAX ends this process now",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    timers = [threading.Timer(max(0, meeting - 1), giving_up)]
+    if meeting > 2 * _QUIET:
+        timers.append(threading.Timer(_QUIET, waiting))
+    for timer in timers:
+        timer.daemon = True
+        timer.start()
+    try:
+        yield
+    finally:
+        for timer in timers:
+            timer.cancel()
 
 
 def settled_status(error: Exception, status: int) -> int:
@@ -241,14 +286,14 @@ def settled_status(error: Exception, status: int) -> int:
     return status
 
 
-def _join(cluster: Cluster | None, heartbeat: int) -> Processes:
+def _join(cluster: Cluster | None, heartbeat: int, meeting: int) -> Processes:
     # JAX would take one task for a cluster and leave it a single one of the machine's GPUs.
     tasks = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
     if cluster is None and any(os.environ.get(name) == "1" for name in tasks):
         return ALONE
     # Its handler of SIGTERM would replace ours, and it ignores Ctrl-C.
     jax.config.update("jax_enable_preemption_service", False)
-    if not _connected(cluster, heartbeat):
+    if not _connected(cluster, heartbeat, meeting):
         return ALONE
 
     # CPUs may run programs that do not depend on each other side by side, in each process in
@@ -264,18 +309,22 @@ def _join(cluster: Cluster | None, heartbeat: int) -> Processes:
     return processes
 
 
-def _connected(cluster: Cluster | None, heartbeat: int) -> bool:
+def _connected(cluster: Cluster | None, heartbeat: int, meeting: int) -> bool:
     """Connects to the other processes; False if there is no cluster, and this one is alone."""
+    initialize = functools.partial(
+        jax.distributed.initialize,
+        initialization_timeout=meeting,
+        heartbeat_timeout_seconds=heartbeat,
+    )
     try:
         if cluster is None:
-            jax.distributed.initialize(heartbeat_timeout_seconds=heartbeat)
+            initialize()
         else:
-            jax.distributed.initialize(
+            initialize(
                 cluster.coordinator,
                 cluster.count,
                 cluster.number,
                 cluster_detection_method="deactivate",
-                heartbeat_timeout_seconds=heartbeat,
                 coordinator_bind_address=_loopback(cluster.coordinator),
             )
     except ValueError as error:
