@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import os
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from flaxformer_mt.parallel.chips import chip_of
 from flaxformer_mt.planning import PlanningError, names_a_tpu
 from flaxformer_mt.planning.compiler import Memory, TooLarge, captured, too_large
 from flaxformer_mt.planning.costs import Compute, Cost
-from flaxformer_mt.planning.describe import describe
+from flaxformer_mt.planning.describe import describe, name_of
 from flaxformer_mt.planning.fit import largest_shape, shape_of
 from flaxformer_mt.planning.gpus import GPUS, memory_share, target_config
 from flaxformer_mt.planning.plan import DecodePlan, plan_decoding
@@ -200,3 +201,19 @@ def test_the_compilers_complaints_are_kept(capfd):
     os.write(2, b"afterwards\n")
     assert log == ["[SPMD] Involuntary full rematerialization. The compiler"]
     assert capfd.readouterr().err == "afterwards\n"
+
+
+def of_kind(kind: str, platform: str, **more: object) -> SimpleNamespace:
+    return SimpleNamespace(device_kind=kind, platform=platform, **more)
+
+
+def test_devices_that_are_here_are_called_as_plan_calls_them():
+    """TPUs of a part of a slice, unknown kinds and CPUs have no name."""
+    chips = [of_kind("TPU v5 lite", "tpu", coords=(x, y, 0)) for y in range(4) for x in range(2)]
+    assert name_of(chips) == ("v5e:2x4", 1)
+    assert name_of(chips[:-1]) is None
+    assert name_of([of_kind("TPU v99", "tpu", coords=(0, 0, 0))]) is None
+    cards = [of_kind("NVIDIA H200", "gpu", process_index=0) for _ in range(8)]
+    assert name_of(cards) == ("h200:8", 1)
+    assert name_of([*cards, of_kind("NVIDIA H200", "gpu", process_index=1)]) is None
+    assert name_of([of_kind("cpu", "cpu")]) is None

@@ -11,6 +11,7 @@ import pytest
 
 from flaxformer_mt.cli.main import main
 from flaxformer_mt.planning import SETTINGS
+from flaxformer_mt.planning.describe import describe, name_of
 from tests.planning import golden
 
 pytestmark = [
@@ -45,6 +46,14 @@ def test_as_in_the_golden_table(name):
     for kind, size in recorded["memory"].items():
         assert actual["memory"][kind] == pytest.approx(size, rel=0.05, abs=2**20), kind
     assert actual["compute_ms"] == pytest.approx(recorded["compute_ms"], rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "name", ["v5e:2x4", "v5e:1x1", "v6e:2x4", "v5p:2x2x1", "v4:2x2x2", "v2:2x2", "tpu7x:2x2x1"]
+)
+def test_devices_are_called_as_the_topology_that_has_them(name):
+    assert name_of(describe(name).devices) == (name, 1)
+    assert name_of(describe("v5e:2x4", 2).devices) == ("v5e:2x4", 2)
 
 
 def test_only_gradients_and_parameters_go_over_the_data_centre():
