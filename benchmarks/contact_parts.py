@@ -1,21 +1,16 @@
-"""A part of `first_contact`: started as a process with a limit, and read when it has ended."""
+"""A part of `first_contact`, and what it leaves."""
 
 import contextlib
 import dataclasses
 import json
 import math
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.training_contest import ROOT
 from benchmarks.training_report import without_paths
+from flaxformer_mt.rehearsal.limited import TimedPart
 from flaxformer_mt.reproduction.result_file import Result, read_results
 from flaxformer_mt.rundir.metrics_log import read_metrics
 
@@ -23,58 +18,17 @@ CURVE = 12  # points of the loss curve
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Part:
-    """A command (the words after `python -m`) for the number of seconds that it may take.
+class Part(TimedPart):
+    """A part that is `beside` the others starts with the first one, and ends before the second or
+    the last starts.
 
-    It takes `most` seconds at most, and doesn't start with less than `least`. A part that is
-    `beside` the others starts with the first one, and ends before the second or the last starts.
     Its results are read from `results`; its processes have their logs in `logs`.
     """
 
-    name: str
-    command: Callable[[float], list[str]]
-    most: float
-    least: float = 0.0
     beside: bool = False
-    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
     results: Path | None = None
     logs: Path | None = None
     standard_output: bool = False  # holds the doctor's findings
-
-
-class Running:
-    """A part that has been started. `end` waits for it and says what went wrong, if anything."""
-
-    def __init__(self, part: Part, work: Path, seconds: float) -> None:
-        self.part, self._seconds, self._start = part, seconds, time.perf_counter()
-        self._log = work / f"{part.name}.log"
-        with self._log.open("wb") as log, (work / f"{part.name}.out").open("wb") as out:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", *part.command(seconds)],
-                stdin=subprocess.DEVNULL,
-                stdout=out if part.standard_output else log,
-                stderr=log,
-                cwd=ROOT,
-                env={**os.environ, **part.environment},
-                process_group=0,  # so that its own processes end with it
-            )
-
-    def end(self) -> tuple[str, float]:
-        """The reason, "" if there is none, and the seconds that it has taken."""
-        reason = ""
-        try:
-            remaining = self._start + self._seconds - time.perf_counter()
-            status = self._process.wait(max(0.0, remaining))
-            if status:
-                log = self._log.read_text(encoding="utf-8", errors="replace").strip()
-                reason = f"status {status}: {log.rpartition(chr(10))[2].strip()}"
-        except subprocess.TimeoutExpired:
-            reason = f"stopped after {self._seconds:.0f} s"
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-        return reason, time.perf_counter() - self._start
 
 
 def outcome(part: Part, work: Path) -> tuple[dict[str, float], dict[str, str]]:

@@ -7,11 +7,12 @@
 The parts, by worth: `paper_base`, training speed with the paper's batch against compiled PyTorch,
 and the shares of the measured matrix rate; `decoding` of base with beam 4; `paper_big`; `attention`
 by einsums, XLA and cuDNN; `doctor`; `text`, if there is any: base on a cut of Europarl with its
-loss curve and scores; `greedy` decoding; and `flax_base` and `flax_big`, the models of Flax's own
-layers. A part leaves the later ones the least that they need, as far as there is time: all up to
-`doctor` in eight minutes, all but `text` in twelve. If a part fails or takes too long, the result
-has the reason, and the next part runs. The result, first_contact.json, is written again after each
-part; with --output a page of it and the parts' logs are written beside it.
+loss curve and scores; `greedy` decoding; `flax_base` and `flax_big`, the models of Flax's own
+layers; and `steps`, base's longest step by part of the model. A part leaves the later ones the
+least that they need, as far as there is time: all up to `doctor` in eight minutes, all but `text`
+in twelve. If a part fails or takes too long, the result has the reason, and the next part runs. The
+result, first_contact.json, is written again after each part; with --output a page of it and the
+parts' logs are written beside it.
 
 `--collect` fills a folder for a machine without a network: wheels of what an image with JAX, Flax,
 Optax, Orbax, SentencePiece and PyTorch lacks (at most 30 MB), and the text (at most 20 MB):
@@ -38,10 +39,11 @@ from pathlib import Path
 
 from benchmarks import RESULTS
 from benchmarks.carried import CannotCollect, collect
-from benchmarks.contact_parts import Part, Running, logs, outcome
+from benchmarks.contact_parts import Part, logs, outcome
 from benchmarks.readme_tables import render_page
-from benchmarks.training_contest import accelerator
+from benchmarks.training_contest import ROOT, accelerator
 from benchmarks.training_report import without_paths
+from flaxformer_mt.rehearsal.limited import Running, allotted
 from flaxformer_mt.reproduction.result_file import COMMIT, Machine, this_machine, write_result
 from flaxformer_mt.versions import git_commit
 
@@ -120,6 +122,7 @@ class Plan:
             self._decoding("greedy", beam=1, most=60, least=30),
             self._training("flax_base", "paper_base", of_flax, most=100, least=70),
             self._training("flax_big", "paper_big", of_flax, most=120, least=80),
+            self._steps(),
         ]
         if self.toy:
             # The limits aren't meant for this machine, whatever it is.
@@ -134,6 +137,19 @@ class Plan:
             command=lambda _: ["flaxformer_mt", "doctor", "--json"],
             most=100,
             least=65,
+            standard_output=True,
+        )
+
+    def _steps(self) -> Part:
+        """Base's longest step by part of the model, as `doctor --tpu-hour` times it."""
+        config = "quickstart" if self.toy else "wmt14_en_de:base"
+        return Part(
+            name="steps",
+            command=lambda _: [
+                *("flaxformer_mt", "doctor", "--part", "steps", "--config", config, "--json")
+            ],
+            most=80,
+            least=50,
             standard_output=True,
         )
 
@@ -325,18 +341,6 @@ def _complaint(options: argparse.Namespace) -> str | None:
     return None
 
 
-def allotted(part: Part, later: Sequence[Part], remaining: float) -> float | None:
-    """The seconds that a part may take of the remaining ones; None: fewer than it needs.
-
-    What later parts need at least is kept for as many of them as there is time for, in their order.
-    """
-    for kept in range(len(later), -1, -1):
-        room = remaining - sum(other.least for other in later[:kept])
-        if room >= part.least:
-            return min(part.most, room)
-    return None
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Contact:
     """Runs parts, and writes their figures to `output`/first_contact.json after each.
@@ -358,21 +362,21 @@ class Contact:
         """Raises ResultError."""
         self.output.mkdir(parents=True, exist_ok=True)
         beside = [
-            Running(part, self.work, min(part.most, self._remaining()))
+            (part, Running(part, self.work, min(part.most, self._remaining()), cwd=ROOT))
             for part in self.parts
             if part.beside
         ]
         sequence = [part for part in self.parts if not part.beside]
         for number, part in enumerate(sequence):
             while beside and (number or len(sequence) == 1):
-                running = beside.pop()
-                self._report(running.part, *running.end())
+                early_part, running = beside.pop()
+                self._report(early_part, *running.end())
             seconds = allotted(part, sequence[number + 1 :], self._remaining())
             if seconds is None:
                 reason = f"no time was left for it: {self._remaining():.0f} of {part.least:.0f} s"
                 self._report(part, reason, 0.0)
                 continue
-            running = Running(part, self.work, seconds)
+            running = Running(part, self.work, seconds, cwd=ROOT)
             self._report(part, *running.end())
 
     def _remaining(self) -> float:

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import resource
 import shutil
 import tempfile
 import time
@@ -22,15 +23,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from flaxformer_mt.config import TrainingConfig
-from flaxformer_mt.errors import install
+from flaxformer_mt.errors import FlaxformerError, install
 from flaxformer_mt.parallel.chips import chip_of, product_flops, upload_bandwidth
 from flaxformer_mt.parallel.process_settings import tpu_is_there
 from flaxformer_mt.parallel.processes import Processes, over_devices
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
-from flaxformer_mt.rundir.paths import is_remote, remove
+from flaxformer_mt.rundir.paths import is_remote, remove, write_text
 from flaxformer_mt.versions import git_commit, package_versions
 
 _GIB = 1 << 30
+_MIB = 1 << 20
 _PACKAGES = (
     *("flaxformer-mt", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint"),
     *("libtpu", "jax-cuda13-plugin", "jax-cuda12-plugin"),
@@ -44,6 +46,10 @@ _EXPECTED = 0.5  # of the peak, for one large product; healthy devices reach 0.7
 _SLOW_UPLOAD = 1e9  # bytes/s; a batch has some hundred kilobytes
 _SUMMED = 1 << 26  # bytes of float32 per device: about a quarter of a base model's gradient
 _TRIES = 3
+_BUCKET_ADVICE = (
+    "the bucket must exist (`gcloud storage ls gs://BUCKET`), and this machine's service account "
+    "needs the role roles/storage.objectUser on it"
+)
 _SAVED = 1 << 26  # a quarter of the base model's parameters
 _GB = 1e9
 _ENOUGH = 20 * _GB  # some checkpoints of the base model with its moments
@@ -120,6 +126,20 @@ def check_versions() -> Iterator[Finding]:
     # CUDA's and cuDNN's versions, or libtpu's build.
     running = " ".join(jax.devices()[0].client.platform_version.split())
     yield noted("runtime", running, values={"platform_version": running})
+
+
+def check_locked_memory() -> Iterator[Finding]:
+    """Whether libtpu may lock the memory that it exchanges with the chips."""
+    if not tpu_is_there():
+        return
+    limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    if limit == resource.RLIM_INFINITY:
+        yield noted("locked memory", "unlimited")
+        return
+    # https://cloud.google.com/kubernetes-engine/docs/how-to/tpus#privileged-mode
+    advice = "in a container libtpu may need more: start with `prlimit --memlock=unlimited`"
+    text = f"at most {limit / _MIB:,.0f} MiB"
+    yield noted("locked memory", text, advice, {"limit": float(limit)})
 
 
 def check_devices(processes: Processes) -> Iterator[Finding]:
@@ -233,6 +253,27 @@ def check_processes(processes: Processes) -> Iterator[Finding]:
     else:
         text = f"{processes.count} processes with the same versions and devices"
         yield noted("processes", text)
+
+
+def check_bucket(place: Path) -> Iterator[Finding]:
+    """Whether this machine may write, list, read and delete in a bucket."""
+    if not is_remote(place):
+        return
+    probe = place / f"doctor-{uuid.uuid4().hex[:8]}" / "probe.txt"
+    actions: dict[str, Callable[[], Any]] = {
+        "write to": lambda: write_text(probe, "a probe"),
+        "list": lambda: [*probe.parent.iterdir()],
+        "read from": probe.read_bytes,
+        "delete from": lambda: remove(probe.parent),
+    }
+    for verb, action in actions.items():
+        try:
+            action()
+        except (FlaxformerError, OSError) as error:
+            text = f"can't {verb} {place}: {' '.join(str(error).split())[:300]}"
+            yield Finding("bucket", "FAIL", text, _BUCKET_ADVICE)
+            return
+    yield noted("bucket", f"{place}: objects can be written, listed, read and deleted")
 
 
 def check_checkpoint(place: Path, processes: Processes) -> Iterator[Finding]:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.contact_parts import Part
-from benchmarks.first_contact import Plan, allotted
+from benchmarks.first_contact import Plan
+from flaxformer_mt.rehearsal.limited import allotted
 
 START = 15.0  # seconds until the first part begins
 
@@ -30,7 +31,7 @@ def begun(minutes: float, data: Path | None = None) -> list[str]:
 def test_every_part_up_to_the_doctor_gets_its_time_in_eight_minutes_and_all_in_twelve():
     record = ["paper_base", "decoding", "paper_big", "attention", "doctor"]
     assert begun(8)[: len(record)] == record
-    assert begun(12) == [*record, "greedy", "flax_base", "flax_big"]
+    assert begun(12) == [*record, "greedy", "flax_base", "flax_big", "steps"]
     assert begun(12, Path("europarl"))[: len(record) + 1] == [*record, "text"]
 
 

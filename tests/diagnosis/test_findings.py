@@ -62,6 +62,17 @@ def test_a_libtpu_that_is_left_out_is_named(monkeypatch):
     assert "libtpu" not in next(machine.check_devices(ALONE)).text
 
 
+def test_little_locked_memory_is_seen_where_a_tpu_is(monkeypatch):
+    assert not [*machine.check_locked_memory()]
+    monkeypatch.setattr(machine, "tpu_is_there", lambda: True)
+    for limit, state in ((machine.resource.RLIM_INFINITY, "ok"), (8 << 20, "warn")):
+        limits = (limit, limit)
+        monkeypatch.setattr(machine.resource, "getrlimit", lambda _, limits=limits: limits)
+        (finding,) = machine.check_locked_memory()
+        assert finding.state == state
+    assert "at most 8 MiB" in finding.text and "prlimit" in finding.advice
+
+
 def device(used=1, limit=16, kind="TPU v4"):
     stats = {"bytes_in_use": used << 30, "bytes_limit": limit << 30}
     return SimpleNamespace(platform="tpu", device_kind=kind, memory_stats=lambda: stats)
@@ -126,7 +137,7 @@ def test_a_checkpoint_in_a_bucket_goes_there_and_back_and_leaves_nothing(gcs, bu
     place = as_path(f"gs://{bucket}/runs")
     (finding,) = machine.check_checkpoint(place, ALONE)
     assert finding.state == "ok" and "digests as saved" in finding.text, finding
-    assert not [name for name in gcs.objects if "doctor" in name]
+    assert not [name for name in gcs.names(f"{bucket}/") if "doctor" in name]
     assert not list(machine.check_space(place, None))
 
 

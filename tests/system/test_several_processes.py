@@ -18,13 +18,14 @@ import pytest
 
 from flaxformer_mt.cli.main import main
 from flaxformer_mt.cli.train import train_run
+from flaxformer_mt.parallel.processes import DIED, MISSING
 from flaxformer_mt.rundir import checkpoint_format
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import open_run, read_status
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.training.telemetry import TIMES
 from tests.conftest import ROOT, WARNINGS, environment
-from tests.system.conftest import tiny, wait_until
+from tests.system.conftest import run_program, tiny, wait_until
 
 pytestmark = pytest.mark.timeout(1800)
 STEPS, HEARTBEAT, PATIENCE = 10, 10, 500  # the last two in seconds
@@ -103,10 +104,10 @@ class Group:
             self.processes.append(process)
 
     @classmethod
-    def of_command(cls, folder: Path, *arguments: str) -> Group:
-        """Two processes that run a command of the program."""
+    def of_command(cls, folder: Path, *arguments: str, count: int = 2) -> Group:
+        """Processes that run a command of the program."""
         who = ("--coordinator", "COORDINATOR", "--num-processes", "COUNT", "--process-id", "NUMBER")
-        return cls(folder, 2, ["-m", "flaxformer_mt.cli.main", *arguments, *who])
+        return cls(folder, count, ["-m", "flaxformer_mt.cli.main", *arguments, *who])
 
     def said(self) -> list[str]:
         return [file.read_text() for file in self.files]
@@ -356,3 +357,28 @@ def test_four_go_on_with_the_newest_whole_step_of_two(runs, one, four):
     assert "set aside as damaged-10, going back to step 5" in four.said[0]
     assert four.said[1:] == [""] * 3
     assert_equal_reports(runs["on four"], one)
+
+
+@pytest.mark.extended
+def test_a_host_that_is_lost_ends_the_rehearsal_of_the_others(runs):
+    """As a preempted machine that has no time to say so."""
+    place = runs["rehearsed"]
+    overrides = [f"--config.{override}" for override in runs.overrides]
+    training = ["doctor", "--part", "train", "--json", "--config", runs.config, *overrides]
+    waiting = ["--workdir", str(place), "--heartbeat", str(HEARTBEAT)]
+    group = Group.of_command(runs["rehearsal"], *training, *waiting, count=4)
+    try:
+        wait_until((place / "tpu-hour" / "run" / "config.json").exists, *group.processes)
+        group.processes[3].kill()
+    finally:
+        *others, lost = group.end()
+    assert lost == -signal.SIGKILL and 0 not in others
+    assert all(DIED in said for said in group.said()[:3])
+
+
+@pytest.mark.extended
+def test_a_host_that_does_not_come_is_named_as_the_reason(runs):
+    alone = ["--coordinator", "localhost:45678", "--num-processes", "2", "--process-id", "0"]
+    ended = run_program("doctor", *alone, "--join-within", "3")
+    assert ended.returncode != 0
+    assert f"{MISSING} within 3 s (--join-within)" in ended.stderr

@@ -1,0 +1,56 @@
+"""How fast this host plans and assembles batches, beside how fast the devices take them."""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from flaxformer_mt.data.batch import Share
+from flaxformer_mt.data.pipeline import Batches
+from flaxformer_mt.data.planner import Planner
+from flaxformer_mt.data.prepare import prepare
+from flaxformer_mt.diagnosis.machine import Finding, noted
+from flaxformer_mt.parallel.mesh import batch_share
+from flaxformer_mt.rehearsal.rehearsed import Rehearsed, on_built_in_text
+from flaxformer_mt.training.program import mesh_of
+
+SECONDS = 10.0
+_FIRST = 8  # batches that are ready when the clock starts
+_SPARE = 1.5  # times what the devices take: less leaves no room for the host's other work
+
+
+def check_input(rehearsed: Rehearsed, seconds: float = SECONDS) -> Iterator[Finding]:
+    """Positions a second of this host's share of batches, from built-in text."""
+    rate = positions_per_second(rehearsed, seconds)
+    config = rehearsed.config.data
+    workers = f"{config.workers} workers" if config.workers else "a thread"
+    text = f"{rate:,.0f} positions/s of batches ({config.batch.form}), by {workers}"
+    values = {"positions_per_second": rate}
+    if rehearsed.plan is None:
+        yield noted("input", text, values=values)
+        return
+    needed = float(rehearsed.plan["positions_per_second"]) / rehearsed.processes.count
+    values["needed"] = needed
+    text += f"; the devices take {needed:,.0f}: {rate / needed:.1f} times that"
+    advice = "raise data.workers"
+    if rate < needed:
+        yield Finding("input", "FAIL", text, f"the devices would wait: {advice}", values)
+    else:
+        yield noted("input", text, advice if rate < _SPARE * needed else "", values)
+
+
+def positions_per_second(rehearsed: Rehearsed, seconds: float) -> float:
+    """Source and target positions, with padding, that `next` gives this process."""
+    config = on_built_in_text(rehearsed.config)
+    with tempfile.TemporaryDirectory(prefix="flaxformer-input-") as folder:
+        store = prepare(config.data, seed=config.training.seed, directory=Path(folder))
+        planner = Planner(store.train, config.data.batch, config.training.seed)
+        share = Share(*batch_share(mesh_of(config)))
+        with Batches(planner, share=share, workers=config.data.workers) as batches:
+            for _ in range(_FIRST):
+                next(batches)
+            start, positions = time.perf_counter(), 0
+            while (elapsed := time.perf_counter() - start) < seconds:
+                given, _ = next(batches)
+                positions += given.src.size + given.tgt_in.size
+    return positions / elapsed

@@ -1,0 +1,50 @@
+"""What each part of the hour checks, by name."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import jax
+
+from flaxformer_mt.diagnosis.examination import examine
+from flaxformer_mt.diagnosis.machine import Finding, examined, noted
+from flaxformer_mt.planning.describe import name_of
+from flaxformer_mt.rehearsal.input import check_input
+from flaxformer_mt.rehearsal.rehearsed import Rehearsed
+from flaxformer_mt.rehearsal.saving import check_saving
+from flaxformer_mt.rehearsal.short_run import check_decoding, check_resuming, check_training
+from flaxformer_mt.rehearsal.steps import check_steps
+from flaxformer_mt.rundir.paths import exists, remove
+
+Rehearsal = Callable[[Rehearsed], Iterator[Finding]]
+
+
+def check_machine(rehearsed: Rehearsed) -> Iterator[Finding]:
+    """All of `doctor`, and the name under which these devices are planned for.
+
+    An earlier rehearsal's folder is removed.
+    """
+    folder, processes = rehearsed.folder, rehearsed.processes
+    processes.first(lambda: remove(folder) if exists(folder) else None)
+    yield from examine(folder.parent, rehearsed.config, processes)
+    described = name_of(jax.devices())
+    if described is None:
+        yield noted("topology", "not one that a step can be planned for")
+        return
+    name, slices = described
+    text = name if slices == 1 else f"{slices} slices of {name}"
+    yield noted("topology", text, values={"name": name, "slices": slices})
+
+
+PARTS: Mapping[str, Rehearsal] = {
+    "machine": check_machine,
+    "steps": check_steps,
+    "input": check_input,
+    "save": check_saving,
+    "train": check_training,
+    "resume": check_resuming,
+    "decode": check_decoding,
+}
+
+
+def rehearse(name: str, rehearsed: Rehearsed) -> Iterator[Finding]:
+    """The findings of one part; an exception is one, too."""
+    yield from examined(name, lambda: PARTS[name](rehearsed))

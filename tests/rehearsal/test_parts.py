@@ -1,0 +1,145 @@
+"""Each part on a tiny model: what it says when all is as planned, and what when it is not."""
+
+import json
+import time
+
+import pytest
+
+from flaxformer_mt.diagnosis.machine import check_bucket
+from flaxformer_mt.parallel.processes import ALONE
+from flaxformer_mt.planning import PlanningError
+from flaxformer_mt.planning.fit import largest_shape
+from flaxformer_mt.planning.measured import COLLECTIVES, PartTime
+from flaxformer_mt.rehearsal import rehearsed as rehearsed_room
+from flaxformer_mt.rehearsal.input import check_input
+from flaxformer_mt.rehearsal.parts import PARTS, rehearse
+from flaxformer_mt.rehearsal.rehearsed import Rehearsed, check_plan, on_built_in_text, read_plan
+from flaxformer_mt.rehearsal.saving import check_saving
+from flaxformer_mt.rehearsal.steps import check_steps, of_part
+from flaxformer_mt.rundir.paths import as_path
+from tests.rehearsal.plans import plan_of
+from tests.rundir.buckets import needs_clients
+from tests.training.examples import tiny
+
+
+def rehearsed(place, step_seconds: float | None = 1e3, **changes) -> Rehearsed:
+    config = tiny()
+    plan = None if step_seconds is None else plan_of(config, step_seconds, **changes)
+    return Rehearsed(config=config, folder=place / "tpu-hour", plan=plan, processes=ALONE)
+
+
+def test_steps_are_timed_by_part_and_a_step_that_is_too_slow_fails(tmp_path):
+    fine, *parts = check_steps(rehearsed(tmp_path))
+    assert fine.state == "ok" and "times the plan" in fine.text
+    names = {name.removesuffix(" measured") for part in parts for name in part.values}
+    assert {"feed_forward", "attention projections", "optimizer and metrics"} <= names
+    slow, *_ = check_steps(rehearsed(tmp_path, step_seconds=1e-6))
+    assert slow.state == "FAIL" and "the parts below say where" in slow.advice
+    unplanned, *_ = check_steps(rehearsed(tmp_path, step_seconds=None))
+    assert unplanned.state == "warn" and "--plan" in unplanned.advice
+
+
+@pytest.mark.parametrize(
+    ("part", "advice"),
+    [
+        (PartTime("loss", 0.010, 0.014), ""),  # 1.4 times
+        (PartTime("loss", 0.001, 0.004), ""),  # 3 per cent of the step
+        (PartTime("loss", 0.010, 0.017), "compare `product`"),
+        (PartTime(COLLECTIVES, 0.010, 0.017), "the network between chips"),
+        (PartTime("new", 0.0, 0.017), ""),  # not in the plan
+    ],
+)
+def test_what_a_slow_part_means_is_said_if_it_is_noticeable(part, advice):
+    finding = of_part(part, step_seconds=0.1)
+    assert advice in finding.advice and bool(advice) == bool(finding.advice)
+    assert f"{1e3 * part.measured:.2f} ms" in finding.text
+
+
+def test_the_plan_of_another_step_is_refused(tmp_path):
+    config = tiny()
+    plan = plan_of(config, 1.0)
+    check_plan(plan, config, largest_shape(config))
+    with pytest.raises(PlanningError, match="its devices is 8, here it is 1"):
+        check_plan(plan | {"devices": 8}, config, largest_shape(config))
+    (finding,) = rehearse("steps", rehearsed(tmp_path, devices=8))
+    assert finding.state == "FAIL" and "another step" in finding.text
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (None, "No such file"),
+        ("{", "is not JSON"),
+        ('{"shape": {}}', "not the plan of a step"),
+        (json.dumps(dict.fromkeys(plan_of(tiny(), 1.0), 0)), "does not fit"),
+    ],
+)
+def test_a_file_that_is_no_plan_is_refused_with_the_command_that_makes_one(
+    tmp_path, content, complaint
+):
+    path = tmp_path / "plan.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(PlanningError, match=complaint):
+        read_plan(str(path))
+
+
+def test_a_host_that_is_slower_than_its_devices_fails(tmp_path, monkeypatch):
+    monkeypatch.setattr(rehearsed_room, "_PAIRS", 2_000)
+    for needed, state in ((1.0, "ok"), (1e15, "FAIL")):
+        (finding,) = check_input(rehearsed(tmp_path, positions_per_second=needed), seconds=0.2)
+        assert finding.state == state and "positions/s" in finding.text
+    assert "data.workers" in finding.advice
+
+
+def test_a_checkpoint_that_takes_longer_than_the_steps_between_two_fails(tmp_path):
+    (fine,) = check_saving(rehearsed(tmp_path))
+    assert fine.state == "ok" and "unchanged" in fine.text
+    (slow,) = check_saving(rehearsed(tmp_path, step_seconds=1e-9))
+    assert slow.state == "FAIL" and "training would wait" in slow.text
+    assert not list((tmp_path / "tpu-hour").iterdir())
+
+
+@needs_clients
+@pytest.mark.extended
+def test_a_slow_bucket_is_seen(gcs, bucket):
+    def delayed(method: str, name: str) -> None:
+        time.sleep(0.2 if method in ("POST", "PUT") else 0.0)
+
+    place = as_path(f"gs://{bucket}/runs")
+    interval = 5.0
+    step_seconds = interval / tiny().training.save_every
+    (fine,) = check_saving(rehearsed(place, step_seconds))
+    gcs.fault = delayed
+    (slow,) = check_saving(rehearsed(place, step_seconds))
+    assert slow.values["save_seconds"] > fine.values["save_seconds"] + 1
+
+
+@needs_clients
+@pytest.mark.extended
+@pytest.mark.parametrize("status", [403, 404])
+def test_a_wrong_bucket_and_one_without_rights_are_named(gcs, bucket, status):
+    place = as_path(f"gs://{bucket}/runs")
+    (fine,) = check_bucket(place)
+    assert fine.state == "ok" and not gcs.names(f"{bucket}/runs")
+    gcs.fault = lambda method, name: status
+    (finding,) = check_bucket(place)
+    assert finding.state == "FAIL" and f"can't write to {place}" in finding.text
+    assert "roles/storage.objectUser" in finding.advice
+
+
+@needs_clients
+@pytest.mark.extended
+def test_a_bucket_that_is_only_written_to_is_seen(gcs, bucket):
+    gcs.fault = lambda method, name: 403 if method == "DELETE" else None
+    (finding,) = check_bucket(as_path(f"gs://{bucket}/runs"))
+    assert finding.state == "FAIL" and "can't delete from" in finding.text
+
+
+def test_the_short_training_is_of_the_configs_model_on_generated_text():
+    config = tiny({"training.save_every": 7})
+    short = on_built_in_text(config)
+    assert short.model == config.model and short.training.optimizer == config.training.optimizer
+    assert {corpus.kind for corpus in (*short.data.train, short.data.valid)} == {"synthetic"}
+    assert short.training.save_every == short.training.steps == 60
+    assert set(PARTS) == {"machine", "steps", "input", "save", "train", "resume", "decode"}
