@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flaxformer_mt.cli.main import main
-from flaxformer_mt.planning import SETTINGS
+from flaxformer_mt.planning import SETTINGS, set_for_compiler
 from flaxformer_mt.planning.describe import describe, name_of
 from tests.planning import golden
 
@@ -52,6 +52,7 @@ def test_as_in_the_golden_table(name):
     "name", ["v5e:2x4", "v5e:1x1", "v6e:2x4", "v5p:2x2x1", "v4:2x2x2", "v2:2x2", "tpu7x:2x2x1"]
 )
 def test_devices_are_called_as_the_topology_that_has_them(name):
+    set_for_compiler()
     assert name_of(describe(name).devices) == (name, 1)
     assert name_of(describe("v5e:2x4", 2).devices) == ("v5e:2x4", 2)
 
