@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.training_report import without_paths
-from flaxformer_mt.rehearsal.limited import TimedPart
+from flaxformer_mt.rehearsal.limited import TimedStage
 from flaxformer_mt.reproduction.result_file import Result, read_results
 from flaxformer_mt.rundir.metrics_log import read_metrics
 
@@ -18,7 +18,7 @@ CURVE = 12  # points of the loss curve
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Part(TimedPart):
+class Part(TimedStage):
     """A part that is `beside` the others starts with the first one, and ends before the second or
     the last starts.
 

@@ -146,7 +146,7 @@ class Plan:
         return Part(
             name="steps",
             command=lambda _: [
-                *("flaxformer_mt", "doctor", "--part", "steps", "--config", config, "--json")
+                *("flaxformer_mt", "doctor", "--stage", "steps", "--config", config, "--json")
             ],
             most=80,
             least=50,

@@ -26,8 +26,8 @@ from flaxformer_mt.cli.arguments import (
     print_json,
 )
 from flaxformer_mt.config import ExperimentConfig
-from flaxformer_mt.errors import FINAL
-from flaxformer_mt.rundir.paths import as_path, remove
+from flaxformer_mt.errors import FINAL, STOPPED
+from flaxformer_mt.rundir.paths import as_path
 
 if TYPE_CHECKING:
     from flaxformer_mt.diagnosis.machine import Finding
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from flaxformer_mt.rehearsal.checklist import Hour
 
 _HOURS_CONFIG = "wmt14_en_de:base"
-_PARTS = ("machine", "plan", "steps", "input", "save", "train", "resume", "decode")
+_STAGES = ("machine", "plan", "steps", "input", "save", "train", "resume", "decode")
 _FOLDER = "tpu-hour"  # below --workdir
 _WHAT = {
     "--workdir": Flag(
@@ -52,15 +52,15 @@ _HOUR = {
         f"that is stopped and resumed, translating (--config: {_HOURS_CONFIG})"
     ),
     "--only": Flag(
-        "of the rehearsal only these parts, after the first, machine",
+        "run only these stages of the rehearsal, after `machine`",
         takes="NAME",
-        choices=_PARTS,
+        choices=_STAGES,
         several=True,
     ),
-    "--part": Flag(
-        "only this part, in this process, with the run that an earlier one has left",
+    "--stage": Flag(
+        "run one stage in this process; `resume` and `decode` need the run that `train` left",
         takes="NAME",
-        choices=tuple(name for name in _PARTS if name != "plan"),
+        choices=tuple(name for name in _STAGES if name != "plan"),
     ),
     "--plan": Flag(
         "what `plan --json` printed for the step; else the step is planned", takes="FILE"
@@ -79,9 +79,9 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     options = parser.parse_args(arguments)
     _check(options, parser)
     config = _config(options)
-    place = as_path(tempfile.gettempdir() if options.workdir is None else options.workdir)
     if options.tpu_hour:
-        return _rehearse(_hour(options, place), place / _FOLDER, as_json=options.json)
+        return _rehearse(options)
+    place = as_path(tempfile.gettempdir() if options.workdir is None else options.workdir)
 
     from flaxformer_mt.parallel.processes import joined
 
@@ -102,22 +102,30 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 def _check(options: Namespace, parser: ArgumentParser) -> None:
     """Ends the command if its flags don't go together."""
-    is_rehearsal = options.tpu_hour or options.part
-    if options.overrides and options.config is None and not is_rehearsal:
-        parser.error(f"--config.{options.overrides[0]} needs a config to change: add --config")
-    if options.tpu_hour and options.part:
-        parser.error("--part is one part of --tpu-hour: give one of both")
-    if options.plan is not None and not is_rehearsal:
-        parser.error("--plan is compared by --tpu-hour and --part: add one of both")
-    for name in ("minutes", "only"):
-        if getattr(options, name) is not None and not options.tpu_hour:
-            parser.error(f"--{name} says what --tpu-hour does: add that")
+    is_rehearsal = options.tpu_hour or options.stage
+    is_alone = not options.tpu_hour
+    overrides = options.overrides if options.config is None and not is_rehearsal else []
+    complaints = {
+        f"--config.{''.join(overrides[:1])} needs a config to change: add --config": overrides,
+        "--tpu-hour runs all stages: leave out --stage, or name some with --only": (
+            options.tpu_hour and options.stage
+        ),
+        "--plan needs --tpu-hour or --stage": options.plan and not is_rehearsal,
+        "--minutes needs --tpu-hour": options.minutes and is_alone,
+        "--only needs --tpu-hour": options.only and is_alone,
+        "--join-within: every stage of --tpu-hour has its own, by its limit": (
+            options.tpu_hour and options.join_within
+        ),
+    }
+    for complaint, applies in complaints.items():
+        if applies:
+            parser.error(complaint)
     cluster(options, parser)
 
 
 def _config(options: Namespace) -> ExperimentConfig | None:
     """The config to check or rehearse; None without one."""
-    if options.config is None and (options.tpu_hour or options.part):
+    if options.config is None and (options.tpu_hour or options.stage):
         options.config = _HOURS_CONFIG
     if options.config is None:
         return None
@@ -127,19 +135,20 @@ def _config(options: Namespace) -> ExperimentConfig | None:
 def _findings(
     options: Namespace, place: Path, config: ExperimentConfig | None, processes: Processes
 ) -> Iterator[Finding]:
-    """Of the machine, or of a part of the rehearsal."""
-    if options.part is None:
+    """Of the machine, or of a stage of the rehearsal."""
+    if options.stage is None:
         from flaxformer_mt.diagnosis.examination import examine
 
         return examine(place, config, processes)
 
-    from flaxformer_mt.rehearsal.parts import rehearse
     from flaxformer_mt.rehearsal.rehearsed import Rehearsed, read_plan
+    from flaxformer_mt.rehearsal.stages import rehearse
 
     assert config is not None
-    plan = None if options.plan is None else read_plan(options.plan)
+    # Only the first process may have the file.
+    plan = processes.first(lambda: None if options.plan is None else dict(read_plan(options.plan)))
     rehearsed = Rehearsed(config=config, folder=place / _FOLDER, plan=plan, processes=processes)
-    return rehearse(options.part, rehearsed)
+    return rehearse(options.stage, rehearsed)
 
 
 def _report(by_process: Sequence[Sequence[str]], *, as_json: bool) -> int:
@@ -170,7 +179,7 @@ def _conclude(findings: Sequence[Finding]) -> int:
 
 
 def _hour(options: Namespace, place: Path) -> Hour:
-    """The words that each part's command gets."""
+    """The words that each stage's command gets."""
     from flaxformer_mt.rehearsal.checklist import MINUTES, Hour
 
     given = {
@@ -179,43 +188,43 @@ def _hour(options: Namespace, place: Path) -> Hour:
         "--num-processes": options.num_processes,
         "--heartbeat": options.heartbeat,
     }
+    words = [(flag, str(value)) for flag, value in given.items() if value is not None]
     return Hour(
         config=["--config", options.config, *(f"--config.{text}" for text in options.overrides)],
         place=["--workdir", str(place)],
-        processes=[
-            word
-            for flag, value in given.items()
-            if value is not None
-            for word in (flag, str(value))
-        ],
+        processes=[word for flag_and_value in words for word in flag_and_value],
         plan=options.plan,
         minutes=options.minutes or MINUTES,
-        parts=options.only or _PARTS,
+        stages=options.only or _STAGES,
     )
 
 
-def _rehearse(hour: Hour, folder: Path, *, as_json: bool) -> int:
-    """Runs the checklist, which works in `folder`; returns the exit status."""
-    from flaxformer_mt.rehearsal.checklist import Checklist
-    from flaxformer_mt.rehearsal.rehearsed import read_plan
+def _rehearse(options: Namespace) -> int:
+    """Runs the checklist; returns the exit status."""
+    from flaxformer_mt.rehearsal.checklist import Checklist, has_failed
+    from flaxformer_mt.rehearsal.rehearsed import end_rehearsal
 
-    if hour.plan is not None:
-        read_plan(hour.plan)
-    # A part must not go on when this command is ended.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    # A stage must not go on when this command is ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))
     findings = []
     with tempfile.TemporaryDirectory(prefix="flaxformer-hour-") as work:
-        checklist = Checklist(hour, Path(work), say)
+        place = as_path(work if options.workdir is None else options.workdir)
+        checklist = Checklist(_hour(options, place), Path(work), say)
         for finding in checklist.run():
             findings.append(finding)
-            of_another = " @" in finding.name
-            if not as_json and not (of_another and finding.state == "ok"):
+            is_shown = checklist.is_of_first(finding) or finding.state != "ok"
+            if is_shown and not options.json:
                 print(finding.line(), flush=True)
-    if as_json:
-        print_json([dataclasses.asdict(finding) for finding in findings])
-    failed = _conclude(findings)
-    if failed:
-        say(f"the rest was not tried; the short training is in {folder}")
-    elif checklist.is_first:
-        remove(folder)
+        failed = has_failed(findings)
+        if checklist.is_first and not failed:
+            end_rehearsal(place / _FOLDER)
+    _conclude_hour(findings, checklist.is_first, as_json=options.json)
     return FINAL if failed else 0
+
+
+def _conclude_hour(findings: Sequence[Finding], is_first: bool, *, as_json: bool) -> None:
+    """Only the first of several hosts has something to say, unless this one has failed."""
+    if is_first and as_json:
+        print_json([dataclasses.asdict(finding) for finding in findings])
+    if findings:
+        _conclude(findings)

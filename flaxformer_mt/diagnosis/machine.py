@@ -23,12 +23,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from flaxformer_mt.config import TrainingConfig
-from flaxformer_mt.errors import FlaxformerError, install
+from flaxformer_mt.errors import install
 from flaxformer_mt.parallel.chips import chip_of, product_flops, upload_bandwidth
 from flaxformer_mt.parallel.process_settings import tpu_is_there
 from flaxformer_mt.parallel.processes import Processes, over_devices
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
-from flaxformer_mt.rundir.paths import is_remote, remove, write_text
+from flaxformer_mt.rundir.paths import is_remote, reason, remove
 from flaxformer_mt.versions import git_commit, package_versions
 
 _GIB = 1 << 30
@@ -261,16 +261,16 @@ def check_bucket(place: Path) -> Iterator[Finding]:
         return
     probe = place / f"doctor-{uuid.uuid4().hex[:8]}" / "probe.txt"
     actions: dict[str, Callable[[], Any]] = {
-        "write to": lambda: write_text(probe, "a probe"),
+        "write to": lambda: probe.write_bytes(b"a probe"),
         "list": lambda: [*probe.parent.iterdir()],
         "read from": probe.read_bytes,
-        "delete from": lambda: remove(probe.parent),
+        "delete from": probe.unlink,
     }
     for verb, action in actions.items():
         try:
             action()
-        except (FlaxformerError, OSError) as error:
-            text = f"can't {verb} {place}: {' '.join(str(error).split())[:300]}"
+        except Exception as error:  # whatever the bucket's clients raise
+            text = f"can't {verb} {place}: {reason(error)}"
             yield Finding("bucket", "FAIL", text, _BUCKET_ADVICE)
             return
     yield noted("bucket", f"{place}: objects can be written, listed, read and deleted")

@@ -32,6 +32,7 @@ HEARTBEAT = 100  # seconds; JAX's own default
 MEETING = 300  # seconds in which all must have come; JAX's own default
 MISSING = "not all of the run's processes have come"
 DIED = "JAX distributed service detected fatal errors"  # the words with which it ends a process
+_LAST_WORDS = 0.98  # of that time: then this is said, since JAX will not
 _QUIET = 30  # seconds of waiting for the others before this is said
 _SIGNALS = 128  # above any signal's number
 _PIECE = 2_000  # milliseconds of waiting between two looks at pending signals
@@ -206,10 +207,8 @@ def joined(
     Raises ProcessError if the others can't be met, and for several CPU devices in each of several
     processes.
     """
-    meeting = meeting or MEETING
     try:
-        with _told_of_waiting(meeting):
-            processes = _join(cluster, heartbeat or HEARTBEAT, meeting)
+        processes = _join(cluster, heartbeat or HEARTBEAT, meeting or MEETING)
     except (RuntimeError, ValueError) as error:
         raise ProcessError(f"the run's processes could not connect: {error}") from error
     try:
@@ -251,7 +250,7 @@ def _told_of_waiting(meeting: int) -> Iterator[None]:
             flush=True,
         )
 
-    timers = [threading.Timer(max(0, meeting - 1), giving_up)]
+    timers = [threading.Timer(_LAST_WORDS * meeting, giving_up)]
     if meeting > 2 * _QUIET:
         timers.append(threading.Timer(_QUIET, waiting))
     for timer in timers:
@@ -293,7 +292,9 @@ def _join(cluster: Cluster | None, heartbeat: int, meeting: int) -> Processes:
         return ALONE
     # Its handler of SIGTERM would replace ours, and it ignores Ctrl-C.
     jax.config.update("jax_enable_preemption_service", False)
-    if not _connected(cluster, heartbeat, meeting):
+    with _told_of_waiting(meeting):
+        is_connected = _connected(cluster, heartbeat, meeting)
+    if not is_connected:
         return ALONE
 
     # CPUs may run programs that do not depend on each other side by side, in each process in

@@ -27,8 +27,9 @@ def largest_shape(config: ExperimentConfig, shapes: Sequence[Shape] = ()) -> Sha
             return shape_of(config, length, length)
         case Packed(src_length=0):
             raise PlanningError(
-                "the length of packed rows ('data.batch.form' = 'pack') is not known: give "
-                "--workdir, --lengths SRC,TGT, or data.batch.src_length"
+                "the length of packed rows ('data.batch.form' = 'pack') is not known: set "
+                "data.batch.src_length and .tgt_length; `plan` also takes --lengths SRC,TGT, or "
+                "--workdir of a prepared run"
             )
         case Packed(src_length=src_length, tgt_length=tgt_length):
             return shape_of(config, src_length, tgt_length)

@@ -1,1 +1,1 @@
-"""A run's first hour on a new machine: every part of it once, in small, against the plan."""
+"""A run's first hour on a new machine: every stage of it once, in small, against the plan."""

@@ -1,20 +1,22 @@
-"""The first hour: all parts in order, each with its limit, until one differs from the plan.
+"""The first hour: all stages in order, each with its limit, until one fails.
 
-Each part is a process of its own, `doctor --part NAME`: an accelerator belongs to one process at a
-time, a part that hangs can be ended, and a resumed training really starts anew. Several hosts run
-the same list. They meet in each part and leave it with the same status, so all stop together.
+Each stage is a process of its own, `doctor --stage NAME`: an accelerator belongs to one process at
+a time, a stage that hangs can be ended, and a resumed training really starts anew. Several hosts
+run the same list, meet in every stage and leave it with the same status, so that all stop together.
+Only the first one plans, and prints findings.
 """
 
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.diagnosis.machine import Finding
 from flaxformer_mt.parallel.processes import DIED, MISSING
-from flaxformer_mt.rehearsal.limited import Running, TimedPart, allotted
+from flaxformer_mt.planning import PlanningError
+from flaxformer_mt.rehearsal.limited import Running, TimedStage, allotted
 from flaxformer_mt.rehearsal.rehearsed import read_plan
 from flaxformer_mt.training.instruments import duration
 
@@ -30,8 +32,11 @@ LIMITS = {
     "resume": 5,
     "decode": 4,
 }
-_LEAVING = 20  # seconds of a part's limit that are left once the other processes haven't come
-_TAIL = 12  # last lines of the log of a part that failed
+_LEAVING = 20  # seconds of a stage's limit that are left once the other processes haven't come
+_TAIL = 12  # last lines of the log of a stage that failed
+_ELSEWHERE = " @"  # between a finding's name and the number of another process
+_STAGE_ALONE = "see the lines above; `doctor --stage NAME` runs a stage alone"
+_UNPLANNED = "nothing is compared: plan elsewhere, and give --plan"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,64 +52,68 @@ class Hour:
     processes: Sequence[str]
     plan: str | None = None
     minutes: float = MINUTES
-    parts: Sequence[str] = tuple(LIMITS)
+    stages: Collection[str] = tuple(LIMITS)
 
 
 @dataclasses.dataclass
 class Checklist:
-    """Runs the parts; what they write lies in the local folder `work`."""
+    """Runs the stages; what they write lies in the local folder `work`."""
 
     hour: Hour
     work: Path
     say: Callable[[str], None]
-    topology: tuple[str, int] | None = None  # of the devices, once the first part has told
+    topology: tuple[str, int] | None = None  # of the devices, once the first stage has told
     is_first: bool = False  # of several processes
+    has_others: bool = False
 
     def run(self) -> Iterator[Finding]:
-        """The findings of all parts until one fails, each part's as soon as it has ended."""
+        """The findings of all stages until one fails, each stage's as soon as it has ended."""
         end = time.perf_counter() + 60 * self.hour.minutes
-        parts, handed_on = self._parts(), 0.0
-        for number, part in enumerate(parts):
-            seconds = allotted(part, parts[number + 1 :], end - time.perf_counter())
+        stages, handed_on = self._stages(), 0.0
+        for number, stage in enumerate(stages):
+            seconds = allotted(stage, stages[number + 1 :], end - time.perf_counter())
             if seconds is None:
-                yield Finding(part.name, "FAIL", "no time is left for it", "raise --minutes")
+                yield Finding(stage.name, "FAIL", "no time is left for it", "raise --minutes")
                 return
-            if part.name == "plan" and (reason := self._why_not_planned()):
+            if stage.name == "plan" and (reason := self._why_not_planned()):
                 if self.is_first and self.hour.plan is None:
                     yield Finding("plan", "warn", reason, "give --plan: nothing is compared")
-                # The first process plans while the others wait in the next part.
+                # The others wait in the next stage while the first one plans.
                 handed_on = 0.0 if self.is_first else seconds
                 continue
-            findings, failed = self._run_part(part, seconds + handed_on)
+            findings = self._run_stage(stage, seconds + handed_on)
             handed_on = 0.0
             yield from findings
-            if failed:
+            # The others have to hear that the step doesn't fit: they meet the first one in `steps`.
+            goes_on = stage.name == "plan" and self.has_others
+            if has_failed(findings) and not goes_on:
                 return
 
-    def _run_part(self, part: TimedPart, seconds: float) -> tuple[list[Finding], bool]:
-        """Its findings, and whether it failed."""
-        self.say(f"{part.name}: at most {duration(seconds)}")
-        running = Running(part, self.work, seconds)
+    def _run_stage(self, stage: TimedStage, seconds: float) -> list[Finding]:
+        self.say(f"{stage.name}: at most {duration(seconds)}")
+        running = Running(stage, self.work, seconds)
         reason, taken = running.end()
-        reason = reason and _in_words(running.log_text(), reason)
-        if part.name == "plan":
-            findings = [] if reason else [_of_plan(running.output)]
-        else:
-            findings = _findings(running.output)
-        if part.name == "machine":
+        log = running.log_text()
+        findings = _of_plan(running.output) if stage.name == "plan" else _findings(running.output)
+        if stage.name == "plan" and reason and not findings:
+            return [Finding("plan", "warn", f"not possible here: {reason}", _UNPLANNED)]
+        if stage.name == "machine":
             self._learn(findings)
-        failed = bool(reason) or any(finding.state == "FAIL" for finding in findings)
-        if reason and not any(finding.state == "FAIL" for finding in findings):
-            for line in _tail(running.log_text()):
+        if reason and not has_failed(findings):
+            for line in _tail(log):
                 self.say(f"  | {line}")
-            advice = "see the lines above; a part alone: `doctor --part NAME`"
-            findings.append(Finding(part.name, "FAIL", reason, advice))
-        verdict = "differs from what is expected" if failed else "as expected"
-        self.say(f"{part.name}: {verdict}, after {duration(taken)}")
-        return findings, failed
+            findings.append(Finding(stage.name, "FAIL", _in_words(log, reason), _STAGE_ALONE))
+        failed = has_failed(findings)
+        self.say(f"{stage.name}: {'failed' if failed else 'passed'} after {duration(taken)}")
+        return findings
+
+    def is_of_first(self, finding: Finding) -> bool:
+        """Whether the first process, or the only one, has found it."""
+        return _ELSEWHERE not in finding.name
 
     def _learn(self, findings: Sequence[Finding]) -> None:
         self.is_first = bool(findings)  # the others print nothing
+        self.has_others = not all(map(self.is_of_first, findings))
         for finding in findings:
             if finding.name == "topology" and finding.values:
                 name, slices = finding.values["name"], finding.values["slices"]
@@ -117,15 +126,15 @@ class Checklist:
             return "the first process plans"
         return None if self.topology else "no plan can be made for these devices"
 
-    def _parts(self) -> list[TimedPart]:
+    def _stages(self) -> list[TimedStage]:
         return [
-            TimedPart(
+            TimedStage(
                 name=name,
                 command=self._plan_command if name == "plan" else self._command(name),
                 most=60 * minutes * self.hour.minutes / MINUTES,
             )
             for name, minutes in LIMITS.items()
-            if name == "machine" or name in self.hour.parts
+            if name == "machine" or name in self.hour.stages
         ]
 
     def _plan_command(self, _: float) -> list[str]:
@@ -136,9 +145,11 @@ class Checklist:
 
     def _command(self, name: str) -> Callable[[float], list[str]]:
         def words(seconds: float) -> list[str]:
-            command = ["flaxformer_mt", "doctor", "--part", name, "--json", *self.hour.config]
+            command = ["flaxformer_mt", "doctor", "--stage", name, "--json", *self.hour.config]
             command += [*self.hour.place, *self.hour.processes]
-            command += ["--join-within", str(max(1, int(seconds) - _LEAVING))]
+            # A stage that ends itself can say more than one that is ended.
+            joining = max(seconds / 2, seconds - _LEAVING)
+            command += ["--join-within", str(max(1, int(joining)))]
             if name != "machine" and (plan := self._plan_file()):
                 command += ["--plan", plan]
             return command
@@ -149,7 +160,11 @@ class Checklist:
         if self.hour.plan is not None:
             return self.hour.plan
         made = self.work / "plan.out"
-        return str(made) if made.exists() else None
+        return str(made) if made.exists() and _read_json(made) else None
+
+
+def has_failed(findings: Sequence[Finding]) -> bool:
+    return any(finding.state == "FAIL" for finding in findings)
 
 
 def _tail(log: str) -> list[str]:
@@ -159,9 +174,10 @@ def _tail(log: str) -> list[str]:
 
 
 def _in_words(log: str, reason: str) -> str:
-    """Why a part failed, if JAX ended its process: it says so in front of a stack of C++."""
-    lines = log.splitlines()
-    if missing := [line for line in lines if line.startswith(MISSING)]:
+    """Why a stage failed, if JAX ended its process: it says so in front of a stack of C++."""
+    if DIED not in log and not reason.startswith("stopped"):
+        return reason
+    if missing := [line for line in log.splitlines() if line.startswith(MISSING)]:
         return missing[-1]
     if DIED in log:
         return "another host's process has died or can't be reached, so JAX ended this one"
@@ -169,24 +185,34 @@ def _in_words(log: str, reason: str) -> str:
 
 
 def _findings(output: Path) -> list[Finding]:
-    """Those that a part has printed as JSON; none if it isn't the first process."""
-    lines = output.read_text("utf-8", errors="replace").splitlines()
-    # On CPUs Gloo writes to standard output, too, before them.
-    if "[" not in lines:
-        return []
-    told: list[dict[str, Any]] = json.loads("\n".join(lines[lines.index("[") :]))
+    """Those that a stage has printed as JSON; none if it isn't the first process."""
     findings = []
-    for fields in told:
+    for fields in _read_json(output) or []:
         number = fields.pop("process")
         finding = Finding(**fields)
         if number:
-            finding = dataclasses.replace(finding, name=f"{finding.name} @{number}")
+            finding = dataclasses.replace(finding, name=f"{finding.name}{_ELSEWHERE}{number}")
         findings.append(finding)
     return findings
 
 
-def _of_plan(output: Path) -> Finding:
-    plan = read_plan(str(output))
+def _of_plan(output: Path) -> list[Finding]:
+    """One, if a step was planned, even if it doesn't fit."""
+    if _read_json(output) is None:
+        return []
+    try:
+        plan = read_plan(str(output))
+    except PlanningError as error:
+        advice = "lower data.batch.tokens, or see `plan --fit`"
+        return [Finding("plan", "FAIL", str(error).removeprefix(f"--plan {output}: "), advice)]
     milliseconds = 1e3 * plan["step_seconds"]
     text = f"{plan['topology']}: {milliseconds:,.1f} ms a step, by {plan['compiler']}"
-    return Finding("plan", "ok", text, values={"step_seconds": plan["step_seconds"]})
+    return [Finding("plan", "ok", text, values={"step_seconds": plan["step_seconds"]})]
+
+
+def _read_json(output: Path) -> Any:
+    """What a command has printed as JSON; None if it printed none."""
+    lines = output.read_text("utf-8", errors="replace").splitlines()
+    # On CPUs Gloo writes to standard output, too, before it.
+    start = next((number for number, line in enumerate(lines) if line in ("[", "{")), None)
+    return None if start is None else json.loads("\n".join(lines[start:]))

@@ -5,10 +5,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from flaxformer_mt.api.prepared_text import planner_of
 from flaxformer_mt.data.batch import Share
 from flaxformer_mt.data.pipeline import Batches
-from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.prepare import prepare
+from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.diagnosis.machine import Finding, noted
 from flaxformer_mt.parallel.mesh import batch_share
 from flaxformer_mt.rehearsal.rehearsed import Rehearsed, on_built_in_text
@@ -21,7 +22,8 @@ _SPARE = 1.5  # times what the devices take: less leaves no room for the host's 
 
 def check_input(rehearsed: Rehearsed, seconds: float = SECONDS) -> Iterator[Finding]:
     """Positions a second of this host's share of batches, from built-in text."""
-    rate = positions_per_second(rehearsed, seconds)
+    share = Share(*batch_share(mesh_of(rehearsed.config)))
+    rate = positions_per_second(rehearsed, share, seconds)
     config = rehearsed.config.data
     workers = f"{config.workers} workers" if config.workers else "a thread"
     text = f"{rate:,.0f} positions/s of batches ({config.batch.form}), by {workers}"
@@ -29,7 +31,8 @@ def check_input(rehearsed: Rehearsed, seconds: float = SECONDS) -> Iterator[Find
     if rehearsed.plan is None:
         yield noted("input", text, values=values)
         return
-    needed = float(rehearsed.plan["positions_per_second"]) / rehearsed.processes.count
+    part = len(share.numbers) / share.count
+    needed = part * float(rehearsed.plan["positions_per_second"])
     values["needed"] = needed
     text += f"; the devices take {needed:,.0f}: {rate / needed:.1f} times that"
     advice = "raise data.workers"
@@ -39,13 +42,13 @@ def check_input(rehearsed: Rehearsed, seconds: float = SECONDS) -> Iterator[Find
         yield noted("input", text, advice if rate < _SPARE * needed else "", values)
 
 
-def positions_per_second(rehearsed: Rehearsed, seconds: float) -> float:
+def positions_per_second(rehearsed: Rehearsed, share: Share, seconds: float) -> float:
     """Source and target positions, with padding, that `next` gives this process."""
     config = on_built_in_text(rehearsed.config)
     with tempfile.TemporaryDirectory(prefix="flaxformer-input-") as folder:
         store = prepare(config.data, seed=config.training.seed, directory=Path(folder))
-        planner = Planner(store.train, config.data.batch, config.training.seed)
-        share = Share(*batch_share(mesh_of(config)))
+        vocabularies = Vocabularies.load(Path(folder) / "vocabulary")
+        planner = planner_of(config, store, vocabularies)
         with Batches(planner, share=share, workers=config.data.workers) as batches:
             for _ in range(_FIRST):
                 next(batches)

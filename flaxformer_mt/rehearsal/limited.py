@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TimedPart:
+class TimedStage:
     """A command (the words after `python -m`) for the number of seconds that it may take.
 
     It takes `most` seconds at most, and doesn't start with less than `least`.
@@ -26,31 +26,31 @@ class TimedPart:
 
 
 class Running:
-    """A part that has been started in the folder `cwd`.
+    """A stage that has been started in the folder `cwd`.
 
     `work`/NAME.out gets what it writes to standard output, and `work`/NAME.log the rest.
     """
 
     def __init__(
         self,
-        part: TimedPart,
+        stage: TimedStage,
         work: Path,
         seconds: float,
         *,
         cwd: str | os.PathLike[str] | None = None,
     ) -> None:
-        self.part = part
-        self.output = work / f"{part.name}.out"
-        self.log = work / f"{part.name}.log"
+        self.stage = stage
+        self.output = work / f"{stage.name}.out"
+        self.log = work / f"{stage.name}.log"
         self._seconds, self._start = seconds, time.perf_counter()
         with self.log.open("wb") as log, self.output.open("wb") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", *part.command(seconds)],
+                [sys.executable, "-m", *stage.command(seconds)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=log,
                 cwd=cwd,
-                env={**os.environ, **part.environment},
+                env={**os.environ, **stage.environment},
                 process_group=0,  # so that its own processes end with it
             )
 
@@ -75,13 +75,13 @@ class Running:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
 
-def allotted(part: TimedPart, later: Sequence[TimedPart], remaining: float) -> float | None:
-    """The seconds that a part may take of the remaining ones; None: fewer than it needs.
+def allotted(stage: TimedStage, later: Sequence[TimedStage], remaining: float) -> float | None:
+    """The seconds that a stage may take of the remaining ones; None: fewer than it needs.
 
-    What later parts need at least is kept for as many of them as there is time for, in their order.
+    What later stages need at least is kept for as many of them as there is time for, in order.
     """
     for kept in range(len(later), -1, -1):
         room = remaining - sum(other.least for other in later[:kept])
-        if room >= part.least:
-            return min(part.most, room)
+        if room >= stage.least:
+            return min(stage.most, room)
     return None

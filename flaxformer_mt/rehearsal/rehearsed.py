@@ -1,4 +1,4 @@
-"""What every part of the rehearsal gets, and the text that it trains on."""
+"""What every stage of the rehearsal gets, and the text that it trains on."""
 
 import dataclasses
 import json
@@ -12,13 +12,24 @@ from flaxformer_mt.config import ExperimentConfig, corpus, default_config, freez
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.parallel.processes import Processes
 from flaxformer_mt.planning import PlanningError
+from flaxformer_mt.planning.describe import name_of
+from flaxformer_mt.rundir import RunDirectoryError
+from flaxformer_mt.rundir.paths import exists, is_remote, remove, write_text
+from flaxformer_mt.training.program import Program
 
 STEPS = 60  # of the short training, which is stopped halfway
+_MARK = "rehearsal.txt"  # lies in a folder that a rehearsal may remove
 _PAIRS = 40_000
 _VALIDATION_PAIRS = 64
 _TYPES = 2_000
 _POSITIONS = 512  # of a device's part of a batch, at most
 _FEWEST_POSITIONS = 25_000
+_GIB = 1 << 30
+_KEYS = {
+    *("config", "topology", "compiler", "devices", "mesh", "parameters", "shape"),
+    *("scan_layers", "remat", "fits", "needed_bytes", "hbm_bytes", "compute", "exposed"),
+    *("step_seconds", "positions_per_second"),
+}  # of a plan, that are read
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,10 +49,32 @@ class Rehearsed:
         """The directory of the short training."""
         return self.folder / "run"
 
+    def begin(self) -> None:
+        """Makes an empty folder, and removes what an earlier rehearsal has left there.
+
+        Raises RunDirectoryError if it holds anything else.
+        """
+        mark = self.folder / _MARK
+        if exists(self.folder):
+            if not exists(mark):
+                raise RunDirectoryError(
+                    f"{self.folder}: not a rehearsal's folder: move it, or give another --workdir"
+                )
+            remove(self.folder)
+        if not is_remote(self.folder):
+            self.folder.mkdir(parents=True)
+        write_text(mark, "`doctor --tpu-hour` works in this folder; its next start removes it.\n")
+
     @property
     def planned_seconds(self) -> float | None:
         """Of a step."""
         return None if self.plan is None else float(self.plan["step_seconds"])
+
+
+def end_rehearsal(folder: Path) -> None:
+    """Removes a rehearsal's folder."""
+    if exists(folder / _MARK):
+        remove(folder)
 
 
 def read_plan(path: str) -> Mapping[str, Any]:
@@ -53,23 +86,31 @@ def read_plan(path: str) -> Mapping[str, Any]:
         raise PlanningError(f"--plan {path}: {error.strerror or error}; {advice}") from error
     except ValueError as error:
         raise PlanningError(f"--plan {path} is not JSON: {error}; {advice}") from error
-    keys = {"compute", "exposed", "shape", "step_seconds", "devices", "fits"}
-    if not isinstance(plan, dict) or not keys <= plan.keys():
+    if not isinstance(plan, dict) or not _KEYS <= plan.keys():
         raise PlanningError(f"--plan {path} is not the plan of a step; {advice}")
     if not plan["fits"]:
-        raise PlanningError(f"--plan {path}: its step does not fit in a device's memory")
+        needed, available = (plan[key] / _GIB for key in ("needed_bytes", "hbm_bytes"))
+        raise PlanningError(
+            f"--plan {path}: the step does not fit: it needs {needed:.2f} of {available:.2f} GiB"
+        )
     return plan
 
 
-def check_plan(plan: Mapping[str, Any], config: ExperimentConfig, shape: Shape) -> None:
+def check_plan(plan: Mapping[str, Any], program: Program, shape: Shape) -> None:
     """Raises PlanningError for the plan of another step than the one that runs here."""
+    model = program.config.model
     here = {
-        "config": config.name,
+        "config": program.config.name,
         "devices": jax.device_count(),
+        "mesh": dict(program.mesh.shape),
+        "parameters": sum(leaf.size for leaf in jax.tree.leaves(program.abstract_weights)),
         "shape": dataclasses.asdict(shape),
-        "scan_layers": config.model.scan_layers,
-        "remat": config.model.remat,
+        "scan_layers": model.scan_layers,
+        "remat": model.remat,
     }
+    if described := name_of(jax.devices()):
+        name, slices = described
+        here["topology"] = name if slices == 1 else f"{slices} slices of {name}"
     for name, value in here.items():
         if plan[name] != value:
             raise PlanningError(
@@ -84,14 +125,18 @@ def on_built_in_text(config: ExperimentConfig) -> ExperimentConfig:
     own_data.train.grammar = corpus(kind="synthetic", split="train", size=_PAIRS)
     own_data.valid = corpus(kind="synthetic", split="valid", size=_VALIDATION_PAIRS)
     own_data.vocabulary.size = _TYPES
+    own_data.vocabulary.kind = config.data.vocabulary.kind
+    own_data.vocabulary.sampling = config.data.vocabulary.sampling  # done for every batch
     own_data.filter.max_length = config.data.filter.max_length
     own_data.workers = config.data.workers
     own_data.batch = tree.data.batch
     tree.data = own_data
 
     # A batch of the whole budget might have more pairs than there are.
-    most = max(_FEWEST_POSITIONS, _POSITIONS * jax.device_count())
-    tree.data.batch.tokens = min(config.data.batch.tokens, most)
+    batch = config.data.batch
+    longest = max(batch.src_length, batch.tgt_length, config.data.filter.max_length)
+    most = max(_FEWEST_POSITIONS, _POSITIONS * jax.device_count(), batch.multiple * longest)
+    tree.data.batch.tokens = min(batch.tokens, most)
     tree.data.batch.max_shapes = 1
     tree.training.update(
         {

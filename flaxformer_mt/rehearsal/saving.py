@@ -1,6 +1,7 @@
 """The whole state saved, read back and compared, beside how often training will save it."""
 
 import time
+import uuid
 from collections.abc import Iterator
 
 import jax
@@ -23,7 +24,8 @@ def check_saving(rehearsed: Rehearsed) -> Iterator[Finding]:
     src_types, tgt_types = expected_types(config.data.vocabulary)
     program = build(config, src_vocab_size=src_types, tgt_vocab_size=tgt_types)
     state = program.init()
-    folder = rehearsed.folder / "saved"
+    name = processes.first(lambda: f"doctor-{uuid.uuid4().hex[:8]}")
+    folder = rehearsed.folder.parent / name
     try:
         start = time.perf_counter()
         with Checkpoints(folder, TrainingConfig()) as checkpoints:
@@ -56,9 +58,10 @@ def _bytes_of(tree: object) -> int:
 
 
 def _finding(rehearsed: Rehearsed, size: int, saved: float, restored: float, same: bool) -> Finding:
+    place, rate = rehearsed.folder.parent, size / saved / 1e6
     text = (
-        f"{size / _GB:.2f} GB to {rehearsed.folder} in {saved:.1f} s ({size / saved / 1e6:,.0f} "
-        f"MB/s) and back in {restored:.1f} s"
+        f"{size / _GB:.2f} GB to {place} in {saved:.1f} s ({rate:,.0f} MB/s) and back in "
+        f"{restored:.1f} s"
     )
     values = {"bytes": float(size), "save_seconds": saved, "restore_seconds": restored}
     if not same:

@@ -45,14 +45,16 @@ _MEANING = {
     UNESTIMATED: "the compiler planned these by bytes alone: memory is slower than its data sheet",
     ELSEWHERE: "another program ran on the devices: look for other users of this machine",
 }
-_OF_COMPUTE = "the compiler's estimate is too low, or the chip is: compare `product` above"
+_OF_COMPUTE = "the compiler's estimate is too low, or the chip is slow: compare `product` above"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TimedSteps:
-    """Seconds of one step, by the clock and, of one device, by part; and the memory it takes."""
+    """Seconds of one step, by the clock and, of one device, by part; and the memory it takes.
 
-    shape: Shape
+    There are no parts of a process that traced nothing.
+    """
+
     compile_seconds: float
     seconds: float
     parts: dict[str, float]
@@ -61,10 +63,13 @@ class TimedSteps:
 
 def check_steps(rehearsed: Rehearsed) -> Iterator[Finding]:
     """The step's time and memory beside the plan's, then each part's."""
+    config = rehearsed.config
+    src_types, tgt_types = expected_types(config.data.vocabulary)
+    program = build(config, src_vocab_size=src_types, tgt_vocab_size=tgt_types)
+    shape = largest_shape(config)
     if rehearsed.plan is not None:
-        check_plan(rehearsed.plan, rehearsed.config, largest_shape(rehearsed.config))
-    timed = timed_steps(rehearsed)
-    shape = timed.shape
+        check_plan(rehearsed.plan, program, shape)
+    timed = timed_steps(program, shape, traced=rehearsed.processes.is_first)
     values: dict[str, Value] = {"seconds": timed.seconds, "compile_seconds": timed.compile_seconds}
     text = (
         f"{1e3 * timed.seconds:,.1f} ms, the mean of {STEPS}, for {shape.rows:,} rows of "
@@ -78,25 +83,23 @@ def check_steps(rehearsed: Rehearsed) -> Iterator[Finding]:
         yield _verdict(text, values, float(rehearsed.plan["step_seconds"]))
         yield from _memory(timed.peak_bytes, rehearsed.plan["needed_bytes"])
         planned = planned_parts(rehearsed.plan)
-    for part in side_by_side(planned, timed.parts):
-        yield of_part(part, timed.seconds)
+    if timed.parts:
+        for part in side_by_side(planned, timed.parts):
+            yield of_part(part, timed.seconds, has_plan=bool(planned))
 
 
-def timed_steps(rehearsed: Rehearsed) -> TimedSteps:
-    """Compiles the config's longest step and runs it; the first process's devices are traced."""
-    config = rehearsed.config
-    src_types, tgt_types = expected_types(config.data.vocabulary)
-    program = build(config, src_vocab_size=src_types, tgt_vocab_size=tgt_types)
-    shape = largest_shape(config)
+def timed_steps(program: Program, shape: Shape, *, traced: bool) -> TimedSteps:
+    """Compiles the step for `shape` and runs it twice ten times, the second time `traced`."""
     start = time.perf_counter()
     compiled = program.lower_train_step(shape).compile()
     compile_seconds = time.perf_counter() - start
-    steps = _Steps(program, compiled, full_batch(shape, program, longest=config.model.max_length))
+    batch = full_batch(shape, program, longest=program.config.model.max_length)
+    steps = _Steps(program, compiled, batch)
     steps.run(_WARM_UP)
     seconds = steps.run(STEPS) / STEPS
     parts: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="flaxformer-trace-") as folder:
-        if rehearsed.processes.is_first:
+        if traced:
             with jax.profiler.trace(folder):
                 steps.run(STEPS)
             in_all = measured_parts(Path(folder), parse(compiled.as_text() or ""))
@@ -105,7 +108,6 @@ def timed_steps(rehearsed: Rehearsed) -> TimedSteps:
         else:
             steps.run(STEPS)
     return TimedSteps(
-        shape=shape,
         compile_seconds=compile_seconds,
         seconds=seconds,
         parts=parts,
@@ -152,14 +154,15 @@ def _memory(peak_bytes: int | None, planned_bytes: int) -> Iterator[Finding]:
     yield noted("step memory", text, advice if ratio > _MEMORY_IS_MORE else "", values)
 
 
-def of_part(part: PartTime, step_seconds: float) -> Finding:
+def of_part(part: PartTime, step_seconds: float, *, has_plan: bool) -> Finding:
     """One line of the comparison, with what a part that is slower than planned means."""
     text = f"{part.name:<32}{1e3 * part.measured:>9.2f} ms"
     values: dict[str, Value] = {f"{part.name} measured": part.measured}
-    if not part.planned:
+    if not has_plan:
         return noted("step part", text, values=values)
     values[f"{part.name} planned"] = part.planned
-    text += f", planned {1e3 * part.planned:>8.2f} ms: {part.ratio:.2f} times"
+    text += f", planned {1e3 * part.planned:>8.2f} ms"
+    text += f": {part.ratio:.2f} times" if part.planned else ""
     is_slow = part.ratio > _TOO_SLOW
     is_noticeable = part.measured - part.planned > _NOTICEABLE * step_seconds
     advice = _MEANING.get(part.name, _OF_COMPUTE) if is_slow and is_noticeable else ""

@@ -149,7 +149,7 @@ def test_shapes_without_data():
 @pytest.mark.parametrize(
     ("batch", "lengths", "message"),
     [
-        ({"form": "pack"}, None, "give --workdir, --lengths"),
+        ({"form": "pack"}, None, "set data.batch.src_length"),
         ({}, (64, 257), "a sentence of 257 tokens is longer than 'model.max_l"),
         ({"tokens": 256}, None, "raise it, or lower data.filter.max_length"),
     ],

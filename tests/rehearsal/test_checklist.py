@@ -1,4 +1,4 @@
-"""The hour's list: its clock, when it stops, and what it says. Stand-ins take the parts' place."""
+"""The hour's list: its clock, when it stops, and what it says. Stand-ins take the stages' place."""
 
 import functools
 import json
@@ -8,36 +8,36 @@ import pytest
 
 from flaxformer_mt.diagnosis.machine import Finding
 from flaxformer_mt.parallel.processes import DIED, MISSING
-from flaxformer_mt.rehearsal import checklist
+from flaxformer_mt.rehearsal import checklist, rehearsed
 from flaxformer_mt.rehearsal.checklist import LIMITS, MINUTES, Checklist, Hour
-from flaxformer_mt.rehearsal.limited import TimedPart
+from flaxformer_mt.rehearsal.limited import TimedStage
 
 FINE = {"process": 0, "name": "one", "state": "ok", "text": "fine", "advice": "", "values": {}}
 HOUR = Hour(config=["--config", "quickstart"], place=["--workdir", "there"], processes=[])
 
 
-def printing(findings: list[dict[str, object]], *, then: str = "pass") -> list[str]:
-    """Words after `python -m` that print these findings as `doctor --json` does."""
-    text = json.dumps(findings, indent=2)
-    return [
-        "timeit",
-        "-n1",
-        "-r1",
-        "-s",
-        f"import os; print({text!r}, flush=True); {then}; os._exit(0)",
-    ]
+def printing(content: object, *, then: str = "pass") -> list[str]:
+    """Words after `python -m` that print findings as `doctor --json` does, or a plan."""
+    text = json.dumps(content, indent=2)
+    return silent(f"print({text!r}, flush=True); {then}")
+
+
+def silent(program: str) -> list[str]:
+    return ["timeit", "-n1", "-r1", "-s", f"import os; {program}; os._exit(0)"]
 
 
 class StandIn(Checklist):
-    """Parts whose commands are given, each with a limit of some seconds."""
+    """Stages whose commands are given, each with a limit of some seconds."""
 
     def __init__(self, hour: Hour, work: Path, say, commands, limits) -> None:
         super().__init__(hour, work, say)
         self.commands, self.limits = commands, limits
 
-    def _parts(self) -> list[TimedPart]:
+    def _stages(self) -> list[TimedStage]:
         return [
-            TimedPart(name=name, command=functools.partial(returned, words), most=self.limits[name])
+            TimedStage(
+                name=name, command=functools.partial(returned, words), most=self.limits[name]
+            )
             for name, words in self.commands.items()
         ]
 
@@ -62,7 +62,7 @@ def test_findings_come_from_every_part_until_one_fails(tmp_path):
     commands = {"machine": printing([FINE]), "steps": printing([failing]), "save": printing([FINE])}
     findings, said = ended(tmp_path, commands)
     assert [finding.state for finding in findings] == ["ok", "FAIL"]
-    assert any(line.startswith("steps: differs") for line in said), said
+    assert any(line.startswith("steps: failed") for line in said), said
     assert not any(line.startswith("save") for line in said)
 
 
@@ -93,6 +93,7 @@ def test_what_other_programs_print_first_and_other_processes_find_is_told_apart(
     [
         (f"a\n{MISSING} within 9 s\nF1130 {DIED}\n    @ 0x7f stack\n", f"{MISSING} within 9 s"),
         (f"F1130 {DIED}. absl::Status\n    @ 0x7f\n", "another host's process has died"),
+        (f"{MISSING} within 9 s\nKeyError: 1\n", "status 1"),  # they came in the last moment
         ("KeyError: 1\n", "status 1"),
     ],
 )
@@ -113,6 +114,39 @@ def test_the_first_process_plans_for_its_topology_and_others_wait_that_long(tmp_
     assert "steps: at most 0:03:00" in said and not any(line.startswith("plan") for line in said)
 
 
+def unfit(**changes: object) -> dict[str, object]:
+    plan = dict.fromkeys(rehearsed._KEYS, 1) | {"fits": False, "topology": "v5e:2x4"}
+    return plan | {"needed_bytes": 20 << 30, "hbm_bytes": 16 << 30, **changes}
+
+
+@pytest.mark.parametrize(
+    ("printed", "status", "state", "text", "next_stages"),
+    [
+        (unfit(fits=True, step_seconds=0.0183), 0, "ok", "18.3 ms a step", 1),
+        (unfit(), 1, "FAIL", "it needs 20.00 of 16.00 GiB", 0),
+        (None, 2, "warn", "not possible here: status 2: no such chip", 1),
+    ],
+)
+def test_what_planning_comes_to(tmp_path, printed, status, state, text, next_stages):
+    """A step that doesn't fit ends the hour; one that can't be planned here is only measured."""
+    topology = FINE | {"name": "topology", "values": {"name": "v5e:2x4", "slices": 1}}
+    said = f"import sys; print('no such chip', file=sys.stderr, flush=True); os._exit({status})"
+    planning = printing(printed, then=said) if printed else silent(said)
+    commands = {"machine": printing([topology]), "plan": planning, "steps": printing([FINE])}
+    (_, plan, *others), _ = ended(tmp_path, commands)
+    assert (plan.name, plan.state) == ("plan", state) and text in plan.text
+    assert len(others) == next_stages
+
+
+def test_hosts_that_wait_for_the_first_hear_that_its_step_does_not_fit(tmp_path):
+    topology = FINE | {"name": "topology", "values": {"name": "v5e:2x4", "slices": 1}}
+    machine = printing([topology, FINE | {"process": 1}])
+    stopping = printing([FINE | {"name": "steps", "state": "FAIL"}])
+    commands = {"machine": machine, "plan": printing(unfit()), "steps": stopping}
+    findings, _ = ended(tmp_path, commands)
+    assert [finding.name for finding in findings] == ["topology", "one @1", "plan", "steps"]
+
+
 def test_without_a_topology_nothing_is_planned_unless_a_plan_is_given(tmp_path):
     commands = {"machine": printing([FINE]), "plan": printing([]), "steps": printing([FINE])}
     findings, _ = ended(tmp_path, commands)
@@ -128,11 +162,11 @@ def test_each_parts_command_has_the_words_of_the_run(tmp_path):
         place=["--workdir", "there"],
         processes=["--process-id", "0"],
         plan="plan.json",
-        parts=["save"],
+        stages=["save"],
     )
-    machine, save = Checklist(hour, tmp_path, lambda _: None)._parts()
+    machine, save = Checklist(hour, tmp_path, lambda _: None)._stages()
     assert machine.name == "machine" and "--plan" not in machine.command(99)
     assert list(save.command(99)) == [
-        *("flaxformer_mt", "doctor", "--part", "save", "--json", "--config", "quickstart"),
+        *("flaxformer_mt", "doctor", "--stage", "save", "--json", "--config", "quickstart"),
         *("--workdir", "there", "--process-id", "0", "--join-within", "79", "--plan", "plan.json"),
     ]

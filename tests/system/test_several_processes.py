@@ -19,6 +19,7 @@ import pytest
 from flaxformer_mt.cli.main import main
 from flaxformer_mt.cli.train import train_run
 from flaxformer_mt.parallel.processes import DIED, MISSING
+from flaxformer_mt.rehearsal import rehearsed
 from flaxformer_mt.rundir import checkpoint_format
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import open_run, read_status
@@ -364,7 +365,7 @@ def test_a_host_that_is_lost_ends_the_rehearsal_of_the_others(runs):
     """As a preempted machine that has no time to say so."""
     place = runs["rehearsed"]
     overrides = [f"--config.{override}" for override in runs.overrides]
-    training = ["doctor", "--part", "train", "--json", "--config", runs.config, *overrides]
+    training = ["doctor", "--stage", "train", "--json", "--config", runs.config, *overrides]
     waiting = ["--workdir", str(place), "--heartbeat", str(HEARTBEAT)]
     group = Group.of_command(runs["rehearsal"], *training, *waiting, count=4)
     try:
@@ -374,6 +375,23 @@ def test_a_host_that_is_lost_ends_the_rehearsal_of_the_others(runs):
         *others, lost = group.end()
     assert lost == -signal.SIGKILL and 0 not in others
     assert all(DIED in said for said in group.said()[:3])
+
+
+@pytest.mark.extended
+def test_two_hosts_rehearse_as_one_by_a_plan_that_only_the_first_has(runs):
+    """Both stop at the plan of a step that doesn't fit."""
+    place = runs["planned"]
+    place.mkdir()
+    plan = dict.fromkeys(rehearsed._KEYS, 1) | {"fits": False}
+    (place / "plan.json").write_text(json.dumps(plan))
+    overrides = [f"--config.{override}" for override in runs.overrides]
+    where = ["--config", runs.config, *overrides, "--workdir", str(place)]
+    hour = ["doctor", "--tpu-hour", "--only", "steps", *where, "--heartbeat", str(HEARTBEAT)]
+    group = Group.of_command(runs["hour"], *hour, "--plan", str(place / "plan.json"))
+    assert group.end() == [2, 2]
+    first, second = group.said()
+    assert "machine: passed" in first and "machine: passed" in second
+    assert "does not fit" in first and "steps: failed" in second
 
 
 @pytest.mark.extended

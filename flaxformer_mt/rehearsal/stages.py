@@ -1,4 +1,4 @@
-"""What each part of the hour checks, by name."""
+"""What each stage of the hour checks, by name."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -12,19 +12,13 @@ from flaxformer_mt.rehearsal.rehearsed import Rehearsed
 from flaxformer_mt.rehearsal.saving import check_saving
 from flaxformer_mt.rehearsal.short_run import check_decoding, check_resuming, check_training
 from flaxformer_mt.rehearsal.steps import check_steps
-from flaxformer_mt.rundir.paths import exists, remove
 
 Rehearsal = Callable[[Rehearsed], Iterator[Finding]]
 
 
 def check_machine(rehearsed: Rehearsed) -> Iterator[Finding]:
-    """All of `doctor`, and the name under which these devices are planned for.
-
-    An earlier rehearsal's folder is removed.
-    """
-    folder, processes = rehearsed.folder, rehearsed.processes
-    processes.first(lambda: remove(folder) if exists(folder) else None)
-    yield from examine(folder.parent, rehearsed.config, processes)
+    """All of `doctor`, and the name under which these devices are planned for."""
+    yield from examine(rehearsed.folder.parent, rehearsed.config, rehearsed.processes)
     described = name_of(jax.devices())
     if described is None:
         yield noted("topology", "not one that a step can be planned for")
@@ -34,7 +28,7 @@ def check_machine(rehearsed: Rehearsed) -> Iterator[Finding]:
     yield noted("topology", text, values={"name": name, "slices": slices})
 
 
-PARTS: Mapping[str, Rehearsal] = {
+STAGES: Mapping[str, Rehearsal] = {
     "machine": check_machine,
     "steps": check_steps,
     "input": check_input,
@@ -46,5 +40,5 @@ PARTS: Mapping[str, Rehearsal] = {
 
 
 def rehearse(name: str, rehearsed: Rehearsed) -> Iterator[Finding]:
-    """The findings of one part; an exception is one, too."""
-    yield from examined(name, lambda: PARTS[name](rehearsed))
+    """The findings of one stage; an exception is one, too."""
+    yield from examined(name, lambda: STAGES[name](rehearsed))
