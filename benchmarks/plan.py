@@ -5,12 +5,16 @@ python -m benchmarks.plan --workdir DIR [--cases NAME ...]
 Each case takes minutes and some gigabytes, and is kept in DIR with its commit: a second call
 compiles only those that are missing. The result has those that were recorded before, too: its
 details say at which commit each case was compiled. Its seconds are those of the cases in DIR.
+
+The compiler is the libtpu that is installed. Rows of another one than 0.0.42.1 have its version in
+their names: run the command in both environments, with one DIR.
 """
 
 import argparse
 import dataclasses
 import importlib.metadata
 import json
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -37,6 +41,7 @@ from flaxformer_mt.versions import git_commit
 # and parameters may go from chip to chip in bfloat16.
 PAPER: tuple[str, ...] = ()
 EIGHT = ("--config.data.batch.tokens=32768",)
+FOUR = ("--config.data.batch.tokens=16384",)
 NARROW = (*EIGHT, "--config.training.exchange_dtype=bfloat16")
 POD = ("--config.data.batch.tokens=1048576", "--config.data.batch.multiple=256")
 PLACES: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -44,9 +49,14 @@ PLACES: dict[str, tuple[str, tuple[str, ...]]] = {
     "v5e_8_bfloat16": ("v5e:2x4", NARROW),
     "v5e_256": ("v5e:16x16", POD),
     "v5e_8_paper": ("v5e:2x4", PAPER),
+    "v5p_4": ("v5p:2x2x1", FOUR),
+    "v6e_8": ("v6e:2x4", EIGHT),
     "v5p_4_paper": ("v5p:2x2x1", PAPER),
     "v6e_8_paper": ("v6e:2x4", PAPER),
 }
+# The compiler of the rows whose names have none; a case's name with another's version.
+USUAL = "0.0.42.1"
+_OF_OTHER = re.compile(r"(\w+?)_libtpu_([\d_]+)")
 CASES = {
     f"{variant}_{place}": (f"wmt14_en_de:{variant}", topology, settings)
     for place, (topology, settings) in PLACES.items()
@@ -74,16 +84,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", nargs="*", default=list(CASES), choices=CASES, metavar="NAME")
     options = parser.parse_args(arguments)
     options.workdir.mkdir(parents=True, exist_ok=True)
-    for name in options.cases:
-        path = options.workdir / f"{name}.json"
+    version = importlib.metadata.version("libtpu")
+    for case in options.cases:
+        path = options.workdir / f"{row_name(case, version)}.json"
         if not path.exists():
-            print(name, flush=True)
-            write_json(path, {"commit": git_commit(), "values": plan(*CASES[name])})
+            print(path.stem, flush=True)
+            write_json(path, {"commit": git_commit(), "values": plan(*CASES[case])})
 
     result_file = RESULTS / "plan.json"
     record = record_of(options.workdir, read_result(result_file) if result_file.exists() else None)
-    cases = [] if record.commits.keys() == CASES.keys() else ["--cases", *record.commits]
-    libtpu = importlib.metadata.version("libtpu")
+    compiled_cases = {case_of(name) for name in record.commits}
+    cases = [] if compiled_cases == CASES.keys() else ["--cases", *sorted(compiled_cases)]
     metrics = record.metrics | {"packed_rate_to_full_rows": packed_rate()}
     write_result(
         result_file,
@@ -92,16 +103,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seconds=record.seconds,
         metrics=metrics,
         signatures={},
-        details=record.commits | {"compiled": record.compiled()},
-        machine=this_machine(accelerator=f"none: TPUs planned for (libtpu {libtpu}), not used"),
+        details=record.commits | {"compiled": record.compiled(), "compilers": record.compilers()},
+        machine=this_machine(accelerator="none: TPUs planned for, not used"),
     )
     print(json.dumps(metrics, indent=2))
     return 0
 
 
+def row_name(case: str, version: str) -> str:
+    """The name of a case that this libtpu has compiled."""
+    return case if version == USUAL else f"{case}_libtpu_{version.replace('.', '_')}"
+
+
+def case_of(name: str) -> str:
+    """The case of a row."""
+    match = _OF_OTHER.fullmatch(name)
+    return match[1] if match else name
+
+
+def compiler_of(name: str) -> str:
+    """The libtpu that has compiled a row."""
+    match = _OF_OTHER.fullmatch(name)
+    return match[2].replace("_", ".") if match else USUAL
+
+
 @dataclasses.dataclass
 class Record:
-    """Metrics and commits of all cases that were ever compiled, and the seconds of those in the
+    """Metrics and commits of all rows that were ever compiled, and the seconds of those in the
     folder."""
 
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -115,11 +143,18 @@ class Record:
             names[short(commit)].append(name)
         return "; ".join(f"{', '.join(cases)} at {commit}" for commit, cases in names.items())
 
+    def compilers(self) -> str:
+        """The names of the rows of each compiler, as text."""
+        names: dict[str, list[str]] = defaultdict(list)
+        for name in self.commits:
+            names[compiler_of(name)].append(name)
+        return "; ".join(f"libtpu {version}: {', '.join(rows)}" for version, rows in names.items())
+
 
 def record_of(folder: Path, recorded: Result | None) -> Record:
-    """The cases in a folder, and of those that it lacks the ones `recorded` earlier."""
+    """The rows in a folder, and of those that it lacks the ones `recorded` earlier."""
     record = Record()
-    for name in CASES:
+    for name in _rows(folder, recorded):
         path = folder / f"{name}.json"
         if path.exists():
             case = json.loads(path.read_text(encoding="utf-8"))
@@ -127,13 +162,25 @@ def record_of(folder: Path, recorded: Result | None) -> Record:
                 record.metrics[f"{name}_{key}"] = number
             record.commits[name] = case["commit"]
             record.seconds += case["values"]["compile_seconds"]
-        # A result without this metric has times and shares that count no overlap.
-        elif recorded is not None and f"{name}_exposed_ms" in recorded.metrics:
-            for key in (f"{name}_{key}" for key in KEYS):
-                if key in recorded.metrics:
-                    record.metrics[key] = recorded.metrics[key]
+        else:
+            assert recorded is not None
+            keys = [f"{name}_{key}" for key in KEYS]
+            record.metrics |= {
+                key: recorded.metrics[key] for key in keys if key in recorded.metrics
+            }
             record.commits[name] = recorded.details.get(name, recorded.commit)
     return record
+
+
+def _rows(folder: Path, recorded: Result | None) -> list[str]:
+    """The names of all rows, by compiler and then in the order of the cases."""
+    past = {} if recorded is None else recorded.metrics
+    # A result without this metric has times and shares that count no overlap.
+    names = {name.removesuffix("_exposed_ms") for name in past if name.endswith("_exposed_ms")}
+    names |= {path.stem for path in folder.glob("*.json")}
+    order = [*CASES]
+    known = [name for name in names if case_of(name) in CASES]
+    return sorted(known, key=lambda name: (compiler_of(name), order.index(case_of(name))))
 
 
 def plan(config: str, topology: str, settings: tuple[str, ...]) -> Any:
