@@ -15,7 +15,7 @@ from flaxformer_mt.parallel.mesh import batch_share
 from flaxformer_mt.rehearsal.rehearsed import Rehearsed, on_built_in_text
 from flaxformer_mt.training.program import mesh_of
 
-SECONDS = 10.0
+SECONDS = 5.0
 _FIRST = 8  # batches that are ready when the clock starts
 _SPARE = 1.5  # times what the devices take: less leaves no room for the host's other work
 

@@ -19,7 +19,8 @@ from flaxformer_mt.training.program import Program
 
 STEPS = 60  # of the short training, which is stopped halfway
 _MARK = "rehearsal.txt"  # lies in a folder that a rehearsal may remove
-_PAIRS = 40_000
+_FEWEST_PAIRS = 5_000
+_POSITIONS_A_PAIR = 2  # of one side of a batch: an epoch then has several batches
 _VALIDATION_PAIRS = 64
 _TYPES = 2_000
 _POSITIONS = 512  # of a device's part of a batch, at most
@@ -122,9 +123,9 @@ def on_built_in_text(config: ExperimentConfig) -> ExperimentConfig:
     """The config's model, mesh and optimizer on generated text, for a short training."""
     tree = thaw(config)
     own_data = default_config().data
-    own_data.train.grammar = corpus(kind="synthetic", split="train", size=_PAIRS)
     own_data.valid = corpus(kind="synthetic", split="valid", size=_VALIDATION_PAIRS)
     own_data.vocabulary.size = _TYPES
+    own_data.vocabulary.soft_size = True
     own_data.vocabulary.kind = config.data.vocabulary.kind
     own_data.vocabulary.sampling = config.data.vocabulary.sampling  # done for every batch
     own_data.filter.max_length = config.data.filter.max_length
@@ -136,7 +137,10 @@ def on_built_in_text(config: ExperimentConfig) -> ExperimentConfig:
     batch = config.data.batch
     longest = max(batch.src_length, batch.tgt_length, config.data.filter.max_length)
     most = max(_FEWEST_POSITIONS, _POSITIONS * jax.device_count(), batch.multiple * longest)
-    tree.data.batch.tokens = min(batch.tokens, most)
+    tokens = min(batch.tokens, most)
+    pairs = max(_FEWEST_PAIRS, tokens // _POSITIONS_A_PAIR)
+    tree.data.train.grammar = corpus(kind="synthetic", split="train", size=pairs)
+    tree.data.batch.tokens = tokens
     tree.data.batch.max_shapes = 1
     tree.training.update(
         {
