@@ -92,7 +92,7 @@ def test_a_file_that_is_no_plan_is_refused_with_the_command_that_makes_one(
 
 
 def test_a_host_that_is_slower_than_its_devices_fails(tmp_path, monkeypatch):
-    monkeypatch.setattr(rehearsed_room, "_FEWEST_PAIRS", 500)
+    monkeypatch.setattr(rehearsed_room, "_FEWEST_PAIRS", 2_000)
     for needed, state in ((1.0, "ok"), (1e15, "FAIL")):
         (finding,) = check_input(rehearsed(tmp_path, positions_per_second=needed), seconds=0.2)
         assert finding.state == state and "positions/s" in finding.text
