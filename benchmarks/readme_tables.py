@@ -70,6 +70,8 @@ TOPICS = {
         "demo_model",
         "europarl",
         "multi30k",
+        "multilingual",
+        "symbols",
         "back_translation",
     ),
     "Translation of the built-in grammar": ("quickstart", "deviations"),
@@ -83,6 +85,11 @@ TOPICS = {
 
 # Metrics that have a name of their own. Others are shown under their plain name.
 LABELS = {
+    "bleu_mean_single": "mean BLEU of six models, a direction each",
+    "bleu_mean_many": "of one model of their size",
+    "bleu_mean_many_wide": "of one twice as wide",
+    "right_language_share": "outputs in the language of the tag",
+    "right_language_share_wide": "and of the wide model",
     "base_uneven_causal_ours_ms": "attention on uneven rows, ms",
     "base_uneven_causal_jax_ms": "the same by jax.nn",
     "base_uneven_causal_cudnn_mask_ms": "the same by cuDNN",
