@@ -52,15 +52,16 @@ _HOUR = {
         f"that is stopped and resumed, translating (--config: {_HOURS_CONFIG})"
     ),
     "--only": Flag(
-        "run only these stages of the rehearsal, after `machine`",
+        f"run only these stages of the rehearsal, after machine: {', '.join(_STAGES[1:])}",
         takes="NAME",
         choices=_STAGES,
         several=True,
     ),
     "--stage": Flag(
-        "run one stage in this process; `resume` and `decode` need the run that `train` left",
+        "run one stage (machine, or as for --only) in this process; `resume` and `decode` need "
+        "the run that `train` left",
         takes="NAME",
-        choices=tuple(name for name in _STAGES if name != "plan"),
+        choices=tuple(stage for stage in _STAGES if stage != "plan"),
     ),
     "--plan": Flag(
         "what `plan --json` printed for the step; else the step is planned", takes="FILE"

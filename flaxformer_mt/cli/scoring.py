@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from argparse import SUPPRESS, ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,12 +15,19 @@ from flaxformer_mt.evaluation.comet import MODEL, require_comet
 from flaxformer_mt.evaluation.evaluate import read_segments
 from flaxformer_mt.evaluation.metrics import TOKENIZERS, ScoringError
 from flaxformer_mt.evaluation.paper_protocol import LANGUAGES
-from flaxformer_mt.evaluation.scoring import Scoring
+from flaxformer_mt.evaluation.scoring import CHRF_WORD_ORDERS, TER_OPTIONS, Scoring
 from flaxformer_mt.evaluation.significance import RESAMPLES, SEED
 from flaxformer_mt.evaluation.testsets import load_testset
 
 if TYPE_CHECKING:
     from flaxformer_mt.parallel.processes import Processes
+
+
+def _word_order(text: str) -> int:
+    order = count(text)
+    if order not in CHRF_WORD_ORDERS:
+        raise ArgumentTypeError(f"{text!r}: write 1 or, for chrF++, 2")
+    return order
 
 
 _CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
@@ -38,7 +45,18 @@ _METRICS = {
         takes="CODE",
         read=utf8_text,
     ),
+    "--chrf-word-order": Flag(
+        "also compute chrF with n-grams of up to so many words; 2 is chrF++",
+        takes="N",
+        read=_word_order,
+    ),
     "--no-ter": Flag("skip TER, the slowest metric"),
+    "--ter-options": Flag(
+        f"sacreBLEU's: {', '.join(TER_OPTIONS)} (with normalized or no_punct)",
+        takes="NAME",
+        choices=TER_OPTIONS,
+        several=True,
+    ),
 }
 _RESAMPLING = {
     "--comet-gpus": Flag("GPUs for COMET", takes="N", read=count),
@@ -57,7 +75,7 @@ TESTSET = {
 
 def add_scoring(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("metrics")
-    flags(group, _METRICS)
+    flags(group, _METRICS, chrf_word_order=0)
     group.add_argument(
         "--tokenized",
         dest="tokenize",
@@ -82,12 +100,7 @@ def scoring(options: Namespace, parser: ArgumentParser, usual: Scoring) -> Scori
 
     Raises CometError.
     """
-    if options.tgt_lang is not None and not _CODE.fullmatch(options.tgt_lang):
-        parser.error(f"--tgt-lang {options.tgt_lang}: write a code such as de or de_AT")
-    if options.comet_gpus and not options.comet:
-        parser.error("--comet-gpus needs --comet")
-    if options.comet:
-        require_comet()
+    _check_metrics(options, parser)
     language = options.tgt_lang or usual.language
     tokenizer = usual.tokenizer
     if tokenizer != "none" and base_language(language) != base_language(usual.language):
@@ -96,12 +109,26 @@ def scoring(options: Namespace, parser: ArgumentParser, usual: Scoring) -> Scori
         tokenizer=options.tokenize or tokenizer,
         lowercase=options.lowercase or usual.lowercase,
         language=language,
+        chrf_word_order=options.chrf_word_order,
         ter=not options.no_ter,
+        ter_options=tuple(options.ter_options or ()),
         comet=options.comet or "",
         comet_gpus=options.comet_gpus,
         resamples=options.resamples,
         seed=options.seed,
     )
+
+
+def _check_metrics(options: Namespace, parser: ArgumentParser) -> None:
+    """Refuses flags that don't go together. Raises CometError."""
+    if options.tgt_lang is not None and not _CODE.fullmatch(options.tgt_lang):
+        parser.error(f"--tgt-lang {options.tgt_lang}: write a code such as de or de_AT")
+    if options.comet_gpus and not options.comet:
+        parser.error("--comet-gpus needs --comet")
+    if options.ter_options and options.no_ter:
+        parser.error("--ter-options has no use with --no-ter: leave out one of them")
+    if options.comet:
+        require_comet()
 
 
 def check_testset_options(options: Namespace, parser: ArgumentParser) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -127,22 +128,38 @@ def bleu_scores(totals: Totals, *, smooth: bool, effective_order: bool = False) 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Chrf(Metric):
-    """chrF2 (Popović, 2015) as in sacreBLEU. The counts are, for each n from 1 to 6, the n-grams of
-    the hypothesis, of the reference, and common ones."""
+    """chrF2 (Popović, 2015) as in sacreBLEU, and with n-grams of words chrF++ (Popović, 2017).
+
+    The counts are, for each n from 1 to 6 and then of words from 1 to `word_order`, the n-grams of
+    the hypothesis, of the reference, and common ones.
+    """
 
     lowercase: bool = False
+    word_order: int = 0
     name: str = "chrf"
 
     @property
     def signature(self) -> str:
-        return _signature(CHRF(lowercase=self.lowercase))
+        return _signature(CHRF(lowercase=self.lowercase, word_order=self.word_order))
+
+    @functools.cached_property
+    def _chrf(self) -> CHRF:
+        return CHRF(lowercase=self.lowercase, word_order=self.word_order)
 
     def row(self, hypothesis: str, reference: str) -> list[int]:
         pair = (hypothesis, reference)
         texts = (text.lower() for text in pair) if self.lowercase else pair
-        sides = (helpers.extract_all_char_ngrams(text, _CHAR_ORDER) for text in texts)
-        orders = zip(*sides, strict=True)
+        orders = zip(*map(self._ngrams, texts), strict=True)
         return [count for pair in orders for count in CHRF._get_match_statistics(*pair)]
+
+    def _ngrams(self, text: str) -> list[Counter[str]]:
+        """Of each order, of characters and then of words, punctuation marks apart."""
+        ngrams: list[Counter[str]] = helpers.extract_all_char_ngrams(text, _CHAR_ORDER)
+        if self.word_order:
+            words = self._chrf._remove_punctuation(text)
+            orders = range(1, self.word_order + 1)
+            ngrams += [helpers.extract_word_ngrams(words, order) for order in orders]
+        return ngrams
 
     def score(self, totals: Totals) -> Values:
         """0 to 100. Precision and recall are means over the orders that both sides have."""
@@ -160,19 +177,32 @@ class Chrf(Metric):
 class Ter(Metric):
     """Translation edit rate (Snover et al., 2006) as in sacreBLEU, which is Tercom's.
 
-    It compares blank-separated words and ignores case. The counts are the edits (insertions,
-    deletions, substitutions, shifts) and the reference's words.
+    It compares blank-separated words and, unless it is told otherwise, ignores case. The counts are
+    the edits (insertions, deletions, substitutions, shifts) and the reference's words.
     """
 
     name: str = "ter"
     higher_is_better: bool = False
+    case_sensitive: bool = False
+    normalized: bool = False  # punctuation marks are words of their own
+    no_punct: bool = False
+    asian_support: bool = False  # with one of the two above: Chinese and Japanese characters, too
+
+    @functools.cached_property
+    def _ter(self) -> TER:
+        return TER(
+            case_sensitive=self.case_sensitive,
+            normalized=self.normalized,
+            no_punct=self.no_punct,
+            asian_support=self.asian_support,
+        )
 
     @property
     def signature(self) -> str:
-        return _signature(TER())
+        return _signature(self._ter)
 
     def row(self, hypothesis: str, reference: str) -> list[int]:
-        score = TER().sentence_score(hypothesis, [reference])
+        score = self._ter.sentence_score(hypothesis, [reference])
         return [score.num_edits, score.ref_length]
 
     def score(self, totals: Totals) -> Values:

@@ -31,6 +31,8 @@ from flaxformer_mt.evaluation.significance import (
 )
 from flaxformer_mt.text_table import aligned
 
+TER_OPTIONS = ("case_sensitive", "normalized", "no_punct", "asian_support")
+CHRF_WORD_ORDERS = (0, 1, 2)
 BOUNDS = (10, 20, 30, 40, 50, 60)  # words of the source
 _SUSPICIOUS_PERIODS = 100  # sacreBLEU's own threshold for asking whether text is detokenised
 
@@ -173,7 +175,9 @@ class Scoring:
     tokenizer: str = "auto"
     lowercase: bool = False
     language: str = ""  # of the target, as in "de"; empty: not known
+    chrf_word_order: int = 0  # above 0: also chrF with n-grams of so many words; 2 is chrF++
     ter: bool = True
+    ter_options: tuple[str, ...] = ()  # of TER_OPTIONS
     comet: str = ""  # the model, if COMET is wanted
     comet_gpus: int = 0
     resamples: int = RESAMPLES  # for the intervals; 0: none
@@ -193,15 +197,27 @@ class Scoring:
             named_bleu(references, tokenizer=self.tokenizer, lowercase=self.lowercase),
             Chrf(lowercase=self.lowercase),
         ]
+        if self.chrf_word_order:
+            order = self.chrf_word_order
+            name = f"chrf{'+' * order}"
+            metrics.append(Chrf(lowercase=self.lowercase, word_order=order, name=name))
         if self.has_paper_bleu:
             metrics.append(PaperBleu(language=self.language))
         if self.ter:
-            metrics.append(Ter())
+            metrics.append(self._ter())
         if self.comet:
             if sources is None:
                 raise ScoringError("COMET needs the sources, which are not known")
             metrics.append(Comet(sources=sources, model=self.comet, gpus=self.comet_gpus))
         return [*metrics, *self.others]
+
+    def _ter(self) -> Ter:
+        return Ter(
+            case_sensitive="case_sensitive" in self.ter_options,
+            normalized="normalized" in self.ter_options,
+            no_punct="no_punct" in self.ter_options,
+            asian_support="asian_support" in self.ter_options,
+        )
 
     @property
     def has_paper_bleu(self) -> bool:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
 
 from flaxformer_mt.cli import scoring
 from flaxformer_mt.data.prepare.manifest import MANIFEST, VALID_TEXT
@@ -311,6 +313,31 @@ def test_a_test_set_of_other_languages_is_not_scored_by_the_run_s_rules(run, tra
     assert done.status == 2 and "--langpair fr-en: this run translates en to de" in done.last
     done = run(*call, "--tgt-lang", "en")
     assert "tok:moses-en" in json.loads(done.output)["wmt14_full.fr-en"]["signatures"]["bleu_paper"]
+
+
+def test_sacrebleus_options_of_chrf_and_ter(run, files):
+    words = [
+        "--chrf-word-order",
+        2,
+        "--ter-options",
+        "normalized",
+        "case_sensitive",
+        "--resamples",
+        0,
+    ]
+    given = ["--hypotheses", files / "one.txt", "--ref", files / "test.de"]
+    scores = json.loads(run("evaluate", *given, *words, "--json").output)["one"]
+    hypotheses, references = lines(files / "one.txt"), [lines(files / "test.de")]
+    theirs = {
+        "chrf++": CHRF(word_order=2),
+        "ter": TER(normalized=True, case_sensitive=True),
+    }
+    for name, metric in theirs.items():
+        expected = metric.corpus_score(hypotheses, references).score
+        assert scores["metrics"][name] == pytest.approx(expected, abs=1e-9)
+        assert scores["signatures"][name] == str(metric.get_signature())
+    unused = run("evaluate", *given, "--ter-options", "no_punct", "--no-ter")
+    assert unused.status == 2 and "has no use with --no-ter" in unused.last
 
 
 OF_ONE = "evaluate --hypotheses one.txt --ref test.de"

@@ -29,7 +29,12 @@ HYPOTHESES = noisy(REFERENCES[:60], 0.3, 1) + ODD
         ),
         (Chrf(), CHRF()),
         (Chrf(lowercase=True), CHRF(lowercase=True)),
+        (Chrf(word_order=1), CHRF(word_order=1)),
+        (Chrf(word_order=2, lowercase=True), CHRF(word_order=2, lowercase=True)),
         (Ter(), TER()),
+        (Ter(normalized=True), TER(normalized=True)),
+        (Ter(no_punct=True, asian_support=True), TER(no_punct=True, asian_support=True)),
+        (Ter(case_sensitive=True), TER(case_sensitive=True)),
     ],
     ids=lambda metric: getattr(metric, "name", ""),
 )

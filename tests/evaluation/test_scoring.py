@@ -25,6 +25,7 @@ GERMAN = Scoring(language="de", resamples=50)
         ({"tokenizer": "none"}, ["bleu_tokenized", "chrf", "ter"]),
         ({"lowercase": True}, ["sacrebleu_13a_lc", "chrf", "ter"]),
         ({"language": "cs"}, ["sacrebleu_13a", "chrf", "ter"]),
+        ({"chrf_word_order": 2}, ["sacrebleu_13a", "chrf", "chrf++", "bleu_paper", "ter"]),
     ],
 )
 def test_the_metrics_of_a_setting(changes, names):
