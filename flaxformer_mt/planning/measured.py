@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -60,7 +61,12 @@ def measured_parts(trace: Path, program: HloProgram) -> dict[str, float]:
     }
     has_cycles = any(instruction.cycles is not None for instruction in instructions.values())
     seconds: dict[str, float] = defaultdict(float)
-    for name, duration in _operations(trace):
+    with warnings.catch_warnings():
+        # Python 3.12 warns of a type of jaxlib 0.12's that names no module. As an error, the warning
+        # would end the process.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        operations = list(_operations(trace))
+    for name, duration in operations:
         instruction = instructions.get(name)
         if instruction is None:
             seconds[ELSEWHERE] += duration
