@@ -62,8 +62,8 @@ def measured_parts(trace: Path, program: HloProgram) -> dict[str, float]:
     has_cycles = any(instruction.cycles is not None for instruction in instructions.values())
     seconds: dict[str, float] = defaultdict(float)
     with warnings.catch_warnings():
-        # Python 3.12 warns of a type of jaxlib 0.12's that names no module. As an error, the warning
-        # would end the process.
+        # Python 3.12 warns of a type of jaxlib 0.12's that names no module; were the warning an
+        # error, it would end the process.
         warnings.simplefilter("ignore", DeprecationWarning)
         operations = list(_operations(trace))
     for name, duration in operations:
