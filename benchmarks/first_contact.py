@@ -110,6 +110,8 @@ class Plan:
         # For CPUs PyTorch compiles C++, which takes many minutes.
         peer = "torch_bfloat16" if self.toy else "torch_compile_bfloat16"
         with_peer = ("--ours", "ours_bfloat16", "--peers", peer)
+        config = "quickstart" if self.toy else "wmt14_en_de:base"
+        longest_step = ("--stage", "steps", "--config", config)
         of_flax = ("--ours", "--peers", "flax_bfloat16")
         parts = [
             self._prepare(),
@@ -117,12 +119,13 @@ class Plan:
             self._decoding("decoding", beam=4, most=110, least=50),
             self._training("paper_big", "paper_big", with_peer, most=200, least=150),
             self._attention(),
-            self._doctor(),
+            self._doctor("doctor", [], most=100, least=65),
             self._text(),
             self._decoding("greedy", beam=1, most=60, least=30),
             self._training("flax_base", "paper_base", of_flax, most=100, least=70),
             self._training("flax_big", "paper_big", of_flax, most=120, least=80),
-            self._steps(),
+            # As `doctor --tpu-hour` times it.
+            self._doctor("steps", longest_step, most=80, least=50),
         ]
         if self.toy:
             # The limits aren't meant for this machine, whatever it is.
@@ -131,25 +134,12 @@ class Plan:
             return [part for part in parts if part.name not in ("prepare", "text")]
         return parts
 
-    def _doctor(self) -> Part:
+    def _doctor(self, name: str, words: Sequence[str], *, most: float, least: float) -> Part:
         return Part(
-            name="doctor",
-            command=lambda _: ["flaxformer_mt", "doctor", "--json"],
-            most=100,
-            least=65,
-            standard_output=True,
-        )
-
-    def _steps(self) -> Part:
-        """Base's longest step by part of the model, as `doctor --tpu-hour` times it."""
-        config = "quickstart" if self.toy else "wmt14_en_de:base"
-        return Part(
-            name="steps",
-            command=lambda _: [
-                *("flaxformer_mt", "doctor", "--stage", "steps", "--config", config, "--json")
-            ],
-            most=80,
-            least=50,
+            name=name,
+            command=lambda _: ["flaxformer_mt", "doctor", "--json", *words],
+            most=most,
+            least=least,
             standard_output=True,
         )
 

@@ -122,8 +122,8 @@ class Flag:
         """The arguments of argparse's `add_argument`, but for the help."""
         several: dict[str, Any] = {"nargs": "+"} if self.several else {}
         if self.choices:
-            named = {"metavar": self.takes} if self.takes else {}  # if the help lists the choices
-            return {"choices": [*self.choices], **named, **several}
+            metavar = {"metavar": self.takes} if self.takes else {}  # if the help lists the choices
+            return {"choices": [*self.choices], **metavar, **several}
         if not self.takes:
             return {"action": "store_true"}
         keywords: dict[str, Any] = {"metavar": self.takes, **several}

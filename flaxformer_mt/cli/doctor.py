@@ -27,6 +27,7 @@ from flaxformer_mt.cli.arguments import (
 )
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.errors import FINAL, STOPPED
+from flaxformer_mt.rehearsal import FOLDER, LIMITS, MINUTES
 from flaxformer_mt.rundir.paths import as_path
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from flaxformer_mt.rehearsal.checklist import Hour
 
 _HOURS_CONFIG = "wmt14_en_de:base"
-_STAGES = ("machine", "plan", "steps", "input", "save", "train", "resume", "decode")
-_FOLDER = "tpu-hour"  # below --workdir
 _WHAT = {
     "--workdir": Flag(
         "where your runs will be, local or gs://BUCKET/FOLDER; tested with a "
@@ -52,22 +51,22 @@ _HOUR = {
         f"that is stopped and resumed, translating (--config: {_HOURS_CONFIG})"
     ),
     "--only": Flag(
-        f"run only these stages of the rehearsal, after machine: {', '.join(_STAGES[1:])}",
+        f"run only these stages of the rehearsal, after machine: {', '.join([*LIMITS][1:])}",
         takes="NAME",
-        choices=_STAGES,
+        choices=LIMITS,
         several=True,
     ),
     "--stage": Flag(
         "run one stage (machine, or as for --only) in this process; `resume` and `decode` need "
         "the run that `train` left",
         takes="NAME",
-        choices=tuple(stage for stage in _STAGES if stage != "plan"),
+        choices=tuple(stage for stage in LIMITS if stage != "plan"),
     ),
     "--plan": Flag(
         "what `plan --json` printed for the step; else the step is planned", takes="FILE"
     ),
     "--minutes": Flag(
-        "how long the rehearsal may take (default: 60)", takes="N", read=positive_number
+        f"how long the rehearsal may take (default: {MINUTES:g})", takes="N", read=positive_number
     ),
 }
 
@@ -84,17 +83,25 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         return _rehearse(options)
     place = as_path(tempfile.gettempdir() if options.workdir is None else options.workdir)
 
+    from flaxformer_mt.diagnosis.machine import check_locked_memory
     from flaxformer_mt.parallel.processes import joined
 
+    findings: list[Finding] = []
+
+    def report(finding: Finding, is_first: bool) -> None:
+        findings.append(finding)
+        if options.json and finding.state != "ok":
+            # At once: what comes after it may not come to its end.
+            print(finding.line(), file=sys.stderr, flush=True)
+        if is_first and not options.json:
+            print(finding.line(), flush=True)
+
+    # Before a device is asked for, which fails if the limit is too low.
+    for finding in check_locked_memory():
+        report(finding, is_first=True)
     with joined(cluster(options, parser), **patience(options)) as processes:
-        findings = []
         for finding in _findings(options, place, config, processes):
-            findings.append(finding)
-            if options.json and finding.state == "FAIL":
-                # At once: what comes after it may not come to its end.
-                print(finding.line(), file=sys.stderr, flush=True)
-            if processes.is_first and not options.json:
-                print(finding.line(), flush=True)
+            report(finding, processes.is_first)
         as_text = json.dumps([dataclasses.asdict(finding) for finding in findings])
         by_process = processes.gather([as_text])
         failed: int = processes.first(lambda: _report(by_process, as_json=options.json))
@@ -103,24 +110,19 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 def _check(options: Namespace, parser: ArgumentParser) -> None:
     """Ends the command if its flags don't go together."""
-    is_rehearsal = options.tpu_hour or options.stage
-    is_alone = not options.tpu_hour
-    overrides = options.overrides if options.config is None and not is_rehearsal else []
-    complaints = {
-        f"--config.{''.join(overrides[:1])} needs a config to change: add --config": overrides,
-        "--tpu-hour runs all stages: leave out --stage, or name some with --only": (
-            options.tpu_hour and options.stage
-        ),
-        "--plan needs --tpu-hour or --stage": options.plan and not is_rehearsal,
-        "--minutes needs --tpu-hour": options.minutes and is_alone,
-        "--only needs --tpu-hour": options.only and is_alone,
-        "--join-within: every stage of --tpu-hour has its own, by its limit": (
-            options.tpu_hour and options.join_within
-        ),
-    }
-    for complaint, applies in complaints.items():
-        if applies:
-            parser.error(complaint)
+    if options.tpu_hour and options.stage:
+        parser.error("--tpu-hour runs all stages: leave out --stage, or name some with --only")
+    if not options.tpu_hour:
+        for name in ("minutes", "only"):
+            if getattr(options, name) is not None:
+                parser.error(f"--{name} needs --tpu-hour")
+    elif options.join_within is not None:
+        parser.error("--join-within: every stage of --tpu-hour has its own, by its limit")
+    if not options.tpu_hour and not options.stage:
+        if options.plan is not None:
+            parser.error("--plan needs --tpu-hour or --stage")
+        if options.overrides and options.config is None:
+            parser.error(f"--config.{options.overrides[0]} needs a config to change: add --config")
     cluster(options, parser)
 
 
@@ -148,7 +150,7 @@ def _findings(
     assert config is not None
     # Only the first process may have the file.
     plan = processes.first(lambda: None if options.plan is None else dict(read_plan(options.plan)))
-    rehearsed = Rehearsed(config=config, folder=place / _FOLDER, plan=plan, processes=processes)
+    rehearsed = Rehearsed(config=config, folder=place / FOLDER, plan=plan, processes=processes)
     return rehearse(options.stage, rehearsed)
 
 
@@ -181,28 +183,29 @@ def _conclude(findings: Sequence[Finding]) -> int:
 
 def _hour(options: Namespace, place: Path) -> Hour:
     """The words that each stage's command gets."""
-    from flaxformer_mt.rehearsal.checklist import MINUTES, Hour
+    from flaxformer_mt.rehearsal.checklist import Hour
 
-    given = {
+    values_by_flag = {
         "--process-id": options.process_id,
         "--coordinator": options.coordinator,
         "--num-processes": options.num_processes,
         "--heartbeat": options.heartbeat,
     }
-    words = [(flag, str(value)) for flag, value in given.items() if value is not None]
+    words = [(flag, str(value)) for flag, value in values_by_flag.items() if value is not None]
     return Hour(
         config=["--config", options.config, *(f"--config.{text}" for text in options.overrides)],
         place=["--workdir", str(place)],
         processes=[word for flag_and_value in words for word in flag_and_value],
         plan=options.plan,
         minutes=options.minutes or MINUTES,
-        stages=options.only or _STAGES,
+        stages=options.only or tuple(LIMITS),
     )
 
 
 def _rehearse(options: Namespace) -> int:
     """Runs the checklist; returns the exit status."""
-    from flaxformer_mt.rehearsal.checklist import Checklist, has_failed
+    from flaxformer_mt.diagnosis.machine import has_failed
+    from flaxformer_mt.rehearsal.checklist import Checklist
     from flaxformer_mt.rehearsal.rehearsed import end_rehearsal
 
     # A stage must not go on when this command is ended.
@@ -218,7 +221,7 @@ def _rehearse(options: Namespace) -> int:
                 print(finding.line(), flush=True)
         failed = has_failed(findings)
         if checklist.is_first and not failed:
-            end_rehearsal(place / _FOLDER)
+            end_rehearsal(place / FOLDER)
     _conclude_hour(findings, checklist.is_first, as_json=options.json)
     return FINAL if failed else 0
 

@@ -8,7 +8,7 @@ import jax
 
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.diagnosis import machine
-from flaxformer_mt.diagnosis.machine import Check, Finding, examined
+from flaxformer_mt.diagnosis.machine import Check, Finding, examined, has_failed
 from flaxformer_mt.diagnosis.step import check_experiment, check_step
 from flaxformer_mt.parallel.compile_cache import folder_in_use
 from flaxformer_mt.parallel.processes import Processes
@@ -25,7 +25,6 @@ def examine(
     device = jax.local_devices()[0]
     folder = folder_in_use()  # of compiled programs, chosen when the command began
     checks: dict[str, Check] = {
-        "locked memory": machine.check_locked_memory,
         "versions": machine.check_versions,
         "devices": lambda: machine.check_devices(processes),
         "processes": lambda: machine.check_processes(processes),
@@ -42,6 +41,5 @@ def examine(
     for name, check in checks.items():
         findings = list(examined(name, check))
         yield from findings
-        failed = any(finding.state == "FAIL" for finding in findings)
-        if processes.count > 1 and processes.anywhere(failed):
+        if processes.count > 1 and processes.anywhere(has_failed(findings)):
             return

@@ -1,5 +1,6 @@
 """What the machine has: versions, devices, their speed and communication, storage for runs."""
 
+import contextlib
 import dataclasses
 import functools
 import importlib.util
@@ -14,7 +15,7 @@ import time
 import timeit
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -93,6 +94,10 @@ def noted(
 ) -> Finding:
     """A warning if there is advice, otherwise ok."""
     return Finding(name, "warn" if advice else "ok", text, advice, values or {})
+
+
+def has_failed(findings: Sequence[Finding]) -> bool:
+    return any(finding.state == "FAIL" for finding in findings)
 
 
 def spread(rows: int, columns: int, part: Callable[[int], np.ndarray]) -> jax.Array:
@@ -270,6 +275,8 @@ def check_bucket(place: Path) -> Iterator[Finding]:
         try:
             action()
         except Exception as error:  # whatever the bucket's clients raise
+            with contextlib.suppress(Exception):
+                probe.unlink()
             text = f"can't {verb} {place}: {reason(error)}"
             yield Finding("bucket", "FAIL", text, _BUCKET_ADVICE)
             return
@@ -329,20 +336,66 @@ def check_cache(folder: Path | None) -> Iterator[Finding]:
             yield noted("cache", text, "set FLAXFORMER_CACHE to another folder")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RoundTrip:
+    """Arrays that were saved and read again: bytes, seconds, and whether every bit came back."""
+
+    size: int
+    saving: float
+    restoring: float
+    is_same: bool
+
+    @property
+    def values(self) -> dict[str, Value]:
+        return {
+            "bytes": float(self.size),
+            "save_seconds": self.saving,
+            "restore_seconds": self.restoring,
+        }
+
+
+def round_trip(folder: Path, params: Any, opt_state: Any) -> RoundTrip:
+    """Saves the arrays of all processes as a checkpoint, and compares this process's when they are
+    read again. Raises CheckpointError."""
+    arrays = params, opt_state
+    abstract = jax.tree.map(
+        lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding),
+        arrays,
+    )
+    start = time.perf_counter()
+    with Checkpoints(folder, TrainingConfig()) as checkpoints:
+        checkpoints.save(Snapshot(step=1, params=params, opt_state=opt_state, position={"n": 1}))
+        checkpoints.wait()
+        saving = time.perf_counter() - start
+        snapshot = checkpoints.restore(*abstract)
+    restoring = time.perf_counter() - start - saving
+    pairs = zip(
+        jax.tree.leaves((snapshot.params, snapshot.opt_state)),
+        jax.tree.leaves(arrays),
+        strict=True,
+    )
+    return RoundTrip(
+        size=sum(array.nbytes for array in jax.tree.leaves(arrays)),
+        saving=saving,
+        restoring=restoring,
+        is_same=all(_same_shards(restored, original) for restored, original in pairs),
+    )
+
+
+def _same_shards(restored: jax.Array, original: jax.Array) -> bool:
+    """Whether this process's parts of two arrays are equal."""
+    shards = zip(restored.addressable_shards, original.addressable_shards, strict=True)
+    return all(np.array_equal(shard.data, expected.data) for shard, expected in shards)
+
+
 def _there_and_back(folder: Path, place: Path) -> Finding:
     width = _SAVED // 4 // 64 // jax.device_count()
     table = spread(64, width, lambda n: np.random.default_rng(n).random((64, width), np.float32))
-    abstract = {"table": jax.ShapeDtypeStruct(table.shape, table.dtype, sharding=table.sharding)}
-    start = time.perf_counter()
-    with Checkpoints(folder, TrainingConfig()) as checkpoints:
-        checkpoints.save(Snapshot(step=1, params={"table": table}, opt_state={}, position={"n": 1}))
-        checkpoints.wait()
-        saved = time.perf_counter() - start
-        found = checkpoints.restore(abstract, {}).params["table"]
-    restored = time.perf_counter() - start - saved
-    text = f"{_SAVED / 1e6:.0f} MB to {place} in {saved:.1f} s and back in {restored:.1f} s"
-    values = {"bytes": float(_SAVED), "save_seconds": saved, "restore_seconds": restored}
-    shards = zip(found.addressable_shards, table.addressable_shards, strict=True)
-    if not all(np.array_equal(a.data, b.data) for a, b in shards):
+    trip = round_trip(folder, {"table": table}, {})
+    text = (
+        f"{trip.size / 1e6:.0f} MB to {place} in {trip.saving:.1f} s and back in "
+        f"{trip.restoring:.1f} s"
+    )
+    if not trip.is_same:
         return Finding("checkpoint", "FAIL", f"{text}; it came back changed", "try another disk")
-    return noted("checkpoint", f"{text}, digests as saved", values=values)
+    return noted("checkpoint", f"{text}, digests as saved", values=trip.values)

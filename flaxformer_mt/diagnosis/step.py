@@ -105,10 +105,15 @@ def largest_difference(found: Step, wanted: Step) -> float:
     return float(np.max([abs(found.loss - wanted.loss) / abs(wanted.loss), *parts]))
 
 
+def program_of(config: ExperimentConfig) -> Program:
+    """For vocabularies of the sizes that `prepare` will make. Raises MeshError."""
+    src_types, tgt_types = expected_types(config.data.vocabulary)
+    return build(config, src_vocab_size=src_types, tgt_vocab_size=tgt_types)
+
+
 def check_experiment(config: ExperimentConfig) -> Iterator[Finding]:
     """Builds its program, for every shard's size, without computing anything."""
-    src_types, tgt_types = expected_types(config.data.vocabulary)
-    program = build(config, src_vocab_size=src_types, tgt_vocab_size=tgt_types)
+    program = program_of(config)
     state = sum(
         math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
         for leaf in jax.tree.leaves(program.abstract)

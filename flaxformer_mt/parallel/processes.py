@@ -113,8 +113,8 @@ class Processes:
 
     def anywhere(self, happened: bool) -> bool:
         """Whether it has happened in any process. Returns once all have called this."""
-        told = self.gather(["yes" if happened else ""])
-        return self.first(lambda: any(answer for (answer,) in told))
+        answers = self.gather(["yes" if happened else ""])
+        return self.first(lambda: ["yes"] in answers)
 
     def ask(self, value: int) -> Any:
         """The largest `value` of all processes at this call, for `jax.device_get`; doesn't wait."""

@@ -8,7 +8,7 @@ import jax
 
 from flaxformer_mt.parallel.chips import chip_of
 from flaxformer_mt.planning import TPU_VERSIONS, PlanningError, gpus, names_a_tpu, tpus
-from flaxformer_mt.planning.topology import Topology, slice_numbers
+from flaxformer_mt.planning.topology import Topology, TopologyName, slice_numbers
 
 _THREE_SIDES = ("v4", "v5p", "tpu7x")  # other versions' slices lie in a plane
 
@@ -25,19 +25,18 @@ def describe(name: str, slices: int = 1) -> Topology:
     return gpus.describe_gpus(name)
 
 
-def name_of(devices: Sequence[jax.Device]) -> tuple[str, int] | None:
-    """The `--topology` and `--slices` that describe these devices; None if they can't be planned
-    for, or aren't whole slices."""
+def name_of(devices: Sequence[jax.Device]) -> TopologyName | None:
+    """The name of these devices; None if they can't be planned for, or aren't whole slices."""
     first: Any = devices[0]
     if first.platform == "tpu":
         return _name_of_slices(devices)
     if first.platform == "gpu" and len({device.process_index for device in devices}) == 1:
         cards = [card for card, gpu in gpus.GPUS.items() if gpu.kind == first.device_kind]
-        return next(((f"{card}:{len(devices)}", 1) for card in cards), None)
+        return next((TopologyName(f"{card}:{len(devices)}") for card in cards), None)
     return None
 
 
-def _name_of_slices(devices: Sequence[Any]) -> tuple[str, int] | None:
+def _name_of_slices(devices: Sequence[Any]) -> TopologyName | None:
     chip = chip_of(devices[0].device_kind)
     version = "" if chip is None else chip.name.removeprefix("TPU ")
     version = "tpu7x" if version == "7x" else version
@@ -49,4 +48,4 @@ def _name_of_slices(devices: Sequence[Any]) -> tuple[str, int] | None:
     slices = len({*slice_numbers(devices)})
     if slices * math.prod(corners) * chip.devices_per_chip != len(devices):
         return None
-    return f"{version}:{'x'.join(map(str, sides))}", slices
+    return TopologyName(f"{version}:{'x'.join(map(str, sides))}", slices)

@@ -2,9 +2,19 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from flaxformer_mt.parallel.chips import Chip
+
+
+class TopologyName(NamedTuple):
+    """What `--topology` and `--slices` take."""
+
+    name: str
+    slices: int = 1
+
+    def __str__(self) -> str:
+        return self.name if self.slices == 1 else f"{self.slices} slices of {self.name}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +35,7 @@ class Topology:
         return len(self.devices) // self.chip.devices_per_chip
 
     def __str__(self) -> str:
-        return self.name if self.slices == 1 else f"{self.slices} slices of {self.name}"
+        return str(TopologyName(self.name, self.slices))
 
 
 def slice_numbers(devices: Sequence[Any]) -> tuple[int, ...]:

@@ -13,25 +13,15 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from flaxformer_mt.diagnosis.machine import Finding
+from flaxformer_mt.diagnosis.machine import Finding, has_failed
 from flaxformer_mt.parallel.processes import DIED, MISSING
 from flaxformer_mt.planning import PlanningError
+from flaxformer_mt.planning.topology import TopologyName
+from flaxformer_mt.rehearsal import LIMITS, MINUTES
 from flaxformer_mt.rehearsal.limited import Running, TimedStage, allotted
 from flaxformer_mt.rehearsal.rehearsed import read_plan
 from flaxformer_mt.training.instruments import duration
 
-MINUTES = 60.0
-# At most so many minutes; in all an hour. Compiling big's step has taken 12 minutes of two cores.
-LIMITS = {
-    "machine": 8,
-    "plan": 15,
-    "steps": 10,
-    "input": 4,
-    "save": 6,
-    "train": 8,
-    "resume": 5,
-    "decode": 4,
-}
 _LEAVING = 20  # seconds of a stage's limit that are left once the other processes haven't come
 _TAIL = 12  # last lines of the log of a stage that failed
 _ELSEWHERE = " @"  # between a finding's name and the number of another process
@@ -62,7 +52,7 @@ class Checklist:
     hour: Hour
     work: Path
     say: Callable[[str], None]
-    topology: tuple[str, int] | None = None  # of the devices, once the first stage has told
+    topology: TopologyName | None = None  # of the devices, once the first stage has told
     is_first: bool = False  # of several processes
     has_others: bool = False
 
@@ -93,18 +83,27 @@ class Checklist:
         self.say(f"{stage.name}: at most {duration(seconds)}")
         running = Running(stage, self.work, seconds)
         reason, taken = running.end()
-        log = running.log_text()
-        findings = _of_plan(running.output) if stage.name == "plan" else _findings(running.output)
-        if stage.name == "plan" and reason and not findings:
-            return [Finding("plan", "warn", f"not possible here: {reason}", _UNPLANNED)]
-        if stage.name == "machine":
+        if stage.name == "plan":
+            findings = _of_plan(running.output, reason)
+        else:
+            findings = self._of_stage(running, reason)
+        verdict = "failed" if has_failed(findings) else "passed"
+        self.say(f"{stage.name}: {verdict} after {duration(taken)}")
+        return findings
+
+    def _of_stage(self, running: Running, reason: str) -> list[Finding]:
+        """What it has found, and why it failed, if it did and hasn't said so itself."""
+        name = running.stage.name
+        findings = _findings(running.output)
+        if name == "machine":
             self._learn(findings)
+        if self.is_first and not findings:
+            reason = reason or "it ended without a finding"
         if reason and not has_failed(findings):
+            log = running.log_text()
             for line in _tail(log):
                 self.say(f"  | {line}")
-            findings.append(Finding(stage.name, "FAIL", _in_words(log, reason), _STAGE_ALONE))
-        failed = has_failed(findings)
-        self.say(f"{stage.name}: {'failed' if failed else 'passed'} after {duration(taken)}")
+            findings.append(Finding(name, "FAIL", _in_words(log, reason), _STAGE_ALONE))
         return findings
 
     def is_of_first(self, finding: Finding) -> bool:
@@ -117,7 +116,7 @@ class Checklist:
         for finding in findings:
             if finding.name == "topology" and finding.values:
                 name, slices = finding.values["name"], finding.values["slices"]
-                self.topology = str(name), int(slices or 1)
+                self.topology = TopologyName(str(name), int(slices or 1))
 
     def _why_not_planned(self) -> str | None:
         if self.hour.plan is not None:
@@ -159,12 +158,8 @@ class Checklist:
     def _plan_file(self) -> str | None:
         if self.hour.plan is not None:
             return self.hour.plan
-        made = self.work / "plan.out"
-        return str(made) if made.exists() and _read_json(made) else None
-
-
-def has_failed(findings: Sequence[Finding]) -> bool:
-    return any(finding.state == "FAIL" for finding in findings)
+        planned = self.work / "plan.out"
+        return str(planned) if planned.exists() and _read_json(planned) else None
 
 
 def _tail(log: str) -> list[str]:
@@ -196,10 +191,10 @@ def _findings(output: Path) -> list[Finding]:
     return findings
 
 
-def _of_plan(output: Path) -> list[Finding]:
-    """One, if a step was planned, even if it doesn't fit."""
+def _of_plan(output: Path, reason: str) -> list[Finding]:
+    """Whether a step was planned, and whether it fits; `reason` is why planning failed."""
     if _read_json(output) is None:
-        return []
+        return [Finding("plan", "warn", f"not possible here: {reason}", _UNPLANNED)]
     try:
         plan = read_plan(str(output))
     except PlanningError as error:
@@ -215,4 +210,7 @@ def _read_json(output: Path) -> Any:
     lines = output.read_text("utf-8", errors="replace").splitlines()
     # On CPUs Gloo writes to standard output, too, before it.
     start = next((number for number, line in enumerate(lines) if line in ("[", "{")), None)
-    return None if start is None else json.loads("\n".join(lines[start:]))
+    try:
+        return None if start is None else json.loads("\n".join(lines[start:]))
+    except ValueError:  # it was ended in the midst of it
+        return None

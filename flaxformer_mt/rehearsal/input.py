@@ -54,6 +54,6 @@ def positions_per_second(rehearsed: Rehearsed, share: Share, seconds: float) -> 
                 next(batches)
             start, positions = time.perf_counter(), 0
             while (elapsed := time.perf_counter() - start) < seconds:
-                given, _ = next(batches)
-                positions += given.src.size + given.tgt_in.size
+                batch, _ = next(batches)
+                positions += batch.src.size + batch.tgt_in.size
     return positions / elapsed

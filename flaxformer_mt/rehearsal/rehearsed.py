@@ -109,13 +109,13 @@ def check_plan(plan: Mapping[str, Any], program: Program, shape: Shape) -> None:
         "scan_layers": model.scan_layers,
         "remat": model.remat,
     }
-    if described := name_of(jax.devices()):
-        name, slices = described
-        here["topology"] = name if slices == 1 else f"{slices} slices of {name}"
-    for name, value in here.items():
-        if plan[name] != value:
+    if topology := name_of(jax.devices()):
+        here["topology"] = str(topology)
+    for key, value in here.items():
+        if plan[key] != value:
             raise PlanningError(
-                f"the plan is of another step: its {name} is {plan[name]}, here it is {value}"
+                f"--plan is of another step: its {key} is {plan[key]}, here it is {value}; plan "
+                "this step, or leave out --plan"
             )
 
 

@@ -108,21 +108,21 @@ def check_decoding(rehearsed: Rehearsed) -> Iterator[Finding]:
     first_time = time.perf_counter() - start - loaded
     start = time.perf_counter()
     translator.translate(lines)
-    again = time.perf_counter() - start
+    compiled_time = time.perf_counter() - start
 
+    rate = _LINES / compiled_time
     text = (
-        f"{_LINES} sentences in {again:.2f} s once compiled ({_LINES / again:,.0f} a second), in "
+        f"{_LINES} sentences in {compiled_time:.2f} s once compiled ({rate:,.0f} a second), in "
         f"{first_time:.1f} s at first; the model was read in {loaded:.1f} s"
     )
-    values = {"load_seconds": loaded, "first_seconds": first_time, "seconds": again}
+    values = {"load_seconds": loaded, "first_seconds": first_time, "seconds": compiled_time}
     digest = hashlib.sha256("\n".join(outputs).encode()).hexdigest()
     digests = rehearsed.processes.gather([digest])
-    others = rehearsed.processes.first(
-        lambda: [number for number, (one,) in enumerate(digests) if one != digests[0][0]]
+    deviating = rehearsed.processes.first(
+        lambda: [str(number) for number, texts in enumerate(digests) if texts != digests[0]]
     )
-    if others:
-        named = ", ".join(map(str, others))
-        text += f"; translations of process {named} differ from the first one's"
+    if deviating:
+        text += f"; translations of process {', '.join(deviating)} differ from the first one's"
         advice = "devices must compute the same: run `doctor` on each machine alone"
         yield Finding("decode", "FAIL", text, advice, values)
     else:

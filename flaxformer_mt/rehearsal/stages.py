@@ -19,13 +19,11 @@ Rehearsal = Callable[[Rehearsed], Iterator[Finding]]
 def check_machine(rehearsed: Rehearsed) -> Iterator[Finding]:
     """All of `doctor`, and the name under which these devices are planned for."""
     yield from examine(rehearsed.folder.parent, rehearsed.config, rehearsed.processes)
-    described = name_of(jax.devices())
-    if described is None:
+    topology = name_of(jax.devices())
+    if topology is None:
         yield noted("topology", "not one that a step can be planned for")
-        return
-    name, slices = described
-    text = name if slices == 1 else f"{slices} slices of {name}"
-    yield noted("topology", text, values={"name": name, "slices": slices})
+    else:
+        yield noted("topology", str(topology), values=topology._asdict())
 
 
 STAGES: Mapping[str, Rehearsal] = {

@@ -9,9 +9,9 @@ from typing import Any
 
 import jax
 
-from flaxformer_mt.config import expected_types
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.diagnosis.machine import Finding, Value, noted
+from flaxformer_mt.diagnosis.step import program_of
 from flaxformer_mt.parallel.mesh import on_mesh, place_batch
 from flaxformer_mt.planning.fit import largest_shape
 from flaxformer_mt.planning.hlo import parse
@@ -25,7 +25,7 @@ from flaxformer_mt.planning.measured import (
     side_by_side,
 )
 from flaxformer_mt.rehearsal.rehearsed import Rehearsed, check_plan
-from flaxformer_mt.training.program import Program, build
+from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.try_step import full_batch
 
 STEPS = 10
@@ -39,8 +39,9 @@ _GIB = 1 << 30
 
 _MEANING = {
     COLLECTIVES: (
-        "the network between chips is slower than its data sheet, or less is hidden: compare the "
-        "compiler's version and LIBTPU_INIT_ARGS or XLA_FLAGS with the plan's"
+        "the network between chips is slower than its data sheet, or less is hidden: check that "
+        "all hosts are in one slice and that the mesh fits it, and compare the compiler's version "
+        "and LIBTPU_INIT_ARGS or XLA_FLAGS with the plan's"
     ),
     UNESTIMATED: "the compiler planned these by bytes alone: memory is slower than its data sheet",
     ELSEWHERE: "another program ran on the devices: look for other users of this machine",
@@ -64,8 +65,7 @@ class TimedSteps:
 def check_steps(rehearsed: Rehearsed) -> Iterator[Finding]:
     """The step's time and memory beside the plan's, then each part's."""
     config = rehearsed.config
-    src_types, tgt_types = expected_types(config.data.vocabulary)
-    program = build(config, src_vocab_size=src_types, tgt_vocab_size=tgt_types)
+    program = program_of(config)
     shape = largest_shape(config)
     if rehearsed.plan is not None:
         check_plan(rehearsed.plan, program, shape)

@@ -112,10 +112,10 @@ def batch_loss(
     table: Any = nn.with_logical_constraint(softmax_table(params, config.model), ("vocab", None))
     if parts > 1:
 
-        def copies_of(name: str, one: jax.Array) -> jax.Array:
+        def copies_of(name: str, vocabulary_table: jax.Array) -> jax.Array:
             if name in scattered_tables:
-                return copies_with_scattered_sum(one, parts)
-            return copies(one, parts)
+                return copies_with_scattered_sum(vocabulary_table, parts)
+            return copies(vocabulary_table, parts)
 
         variables["copies"] = table_copies(params, config.model, copies_of)
         table = softmax_table(variables["copies"], config.model)

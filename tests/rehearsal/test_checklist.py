@@ -8,8 +8,8 @@ import pytest
 
 from flaxformer_mt.diagnosis.machine import Finding
 from flaxformer_mt.parallel.processes import DIED, MISSING
-from flaxformer_mt.rehearsal import checklist, rehearsed
-from flaxformer_mt.rehearsal.checklist import LIMITS, MINUTES, Checklist, Hour
+from flaxformer_mt.rehearsal import LIMITS, MINUTES, checklist, rehearsed
+from flaxformer_mt.rehearsal.checklist import Checklist, Hour
 from flaxformer_mt.rehearsal.limited import TimedStage
 
 FINE = {"process": 0, "name": "one", "state": "ok", "text": "fine", "advice": "", "values": {}}
@@ -71,6 +71,13 @@ def test_a_part_that_hangs_ends_at_its_limit_and_its_last_words_are_shown(tmp_pa
     (finding,), said = ended(tmp_path, {"machine": printing([], then=words)}, machine=2)
     assert (finding.state, finding.text) == ("FAIL", "stopped after 2 s")
     assert "  | at work" in said
+
+
+def test_a_stage_of_the_first_process_that_finds_nothing_or_is_cut_short_fails(tmp_path):
+    commands = {"machine": printing([FINE]), "steps": silent("print('[', flush=True)")}
+    (_, finding), _ = ended(tmp_path, commands)
+    assert (finding.name, finding.state) == ("steps", "FAIL")
+    assert "without a finding" in finding.text
 
 
 def test_when_the_hour_is_over_no_part_begins(tmp_path):

@@ -5,12 +5,13 @@ import time
 
 import pytest
 
+from flaxformer_mt.diagnosis import machine
 from flaxformer_mt.diagnosis.machine import check_bucket
 from flaxformer_mt.parallel.processes import ALONE
 from flaxformer_mt.planning import PlanningError
 from flaxformer_mt.planning.fit import largest_shape
 from flaxformer_mt.planning.measured import COLLECTIVES, ELSEWHERE, PartTime
-from flaxformer_mt.rehearsal import rehearsed as rehearsed_room
+from flaxformer_mt.rehearsal import LIMITS, rehearsed as rehearsed_room
 from flaxformer_mt.rehearsal.input import check_input
 from flaxformer_mt.rehearsal.rehearsed import (
     Rehearsed,
@@ -107,6 +108,19 @@ def test_a_checkpoint_that_takes_longer_than_the_steps_between_two_fails(tmp_pat
     assert not list(tmp_path.iterdir())
 
 
+def test_a_checkpoint_that_comes_back_changed_in_one_array_is_seen(tmp_path, monkeypatch):
+    class Damaging(machine.Checkpoints):
+        def restore(self, *abstract):
+            snapshot = super().restore(*abstract)
+            leaves, tree = jax.tree.flatten(snapshot.params)
+            params = jax.tree.unflatten(tree, [leaves[0] + 1, *leaves[1:]])
+            return dataclasses.replace(snapshot, params=params)
+
+    monkeypatch.setattr(machine, "Checkpoints", Damaging)
+    (finding,) = check_saving(rehearsed(tmp_path))
+    assert finding.state == "FAIL" and "it came back changed" in finding.text
+
+
 @needs_clients
 @pytest.mark.extended
 def test_a_slow_bucket_is_seen(gcs, bucket):
@@ -185,4 +199,4 @@ def test_the_short_training_is_of_the_configs_model_on_generated_text():
     assert short.model == config.model and short.training.optimizer == config.training.optimizer
     assert {corpus.kind for corpus in (*short.data.train, short.data.valid)} == {"synthetic"}
     assert short.training.save_every == short.training.steps == 60
-    assert set(STAGES) == {"machine", "steps", "input", "save", "train", "resume", "decode"}
+    assert {*STAGES, "plan"} == LIMITS.keys()

@@ -210,7 +210,9 @@ def test_two_equal_one(runs, one, two):
     for step in (5, STEPS):
         ours, theirs = (run / "samples" / f"step-{step}.txt" for run in (runs["undisturbed"], one))
         assert ours.read_text() == theirs.read_text()
-    # The first traces and counts for all.
+
+
+def test_the_first_of_two_traces_and_counts_for_all(runs, two):
     assert len(list(runs["undisturbed"].glob("profile/**/*.xplane.pb"))) == 1
     assert f"finished at step {STEPS}" in two.said[0]
     assert "trace of steps 2 to 3 written" in two.said[0] and two.said[1:] == [""]
