@@ -1,8 +1,10 @@
 """Each part on a tiny model: what it says when all is as planned, and what when it is not."""
 
+import dataclasses
 import json
 import time
 
+import jax
 import pytest
 
 from flaxformer_mt.diagnosis import machine
