@@ -66,12 +66,16 @@ def keep_compiled(folder: Path, *, limit: int = LIMIT) -> Path | None:
 def share_compiled(folder: Path) -> None:
     """Fetches compiled programs from `folder` of a bucket, and keeps new ones there as well.
 
-    JAX has the first of several processes write. Never raises.
+    JAX has the first of several processes write, and knows a program by the devices it is for: by
+    their kind and arrangement, not by their hosts. Never raises.
     """
     place = folder_in_use()
     if place is None or "://" in str(place):
         return
-    entries, shared = Entries(place), folder / machine()
+    backend = jax.default_backend()
+    # The hosts of the next TPU slice may have other CPUs, and what is compiled for TPUs runs there.
+    shared = folder / (machine() if backend == "cpu" else backend)
+    entries = Entries(place)
 
     def fetch(path: Path) -> None:
         key = path.name.removesuffix("-cache")

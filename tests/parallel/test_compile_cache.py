@@ -123,6 +123,24 @@ def test_the_next_machine_has_what_this_one_compiled(tmp_path, monkeypatch):
         Entries(*installed[-1]).put("other", b"program")
 
 
+@pytest.mark.parametrize("backend, found", [("tpu", b"program"), ("gpu", b"program"), ("cpu", None)])
+def test_a_host_with_another_cpu_finds_an_accelerators_programs(
+    tmp_path, monkeypatch, backend, found
+):
+    installed = []
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    monkeypatch.setattr(
+        compile_cache, "_take_the_place_of_jax_cache", lambda *folders: installed.append(folders)
+    )
+    for name in ("first", "second"):
+        monkeypatch.setattr(compile_cache, "machine", lambda name=name: name)
+        monkeypatch.setattr(compile_cache, "folder_in_use", lambda name=name: tmp_path / name)
+        share_compiled(tmp_path / "bucket")
+        if name == "first":
+            Entries(*installed[-1]).put("key", b"program")
+    assert Entries(*installed[-1]).get("key") == found
+
+
 def test_a_folder_that_cannot_be_made_is_a_warning(tmp_path):
     before = jax.config.jax_compilation_cache_dir
     (tmp_path / "file").write_text("")
