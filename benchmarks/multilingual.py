@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     metrics["reference_language_share"] = statistics.fmean(
         language_of(line) == direction[-2:]
         for direction, evaluation in single.items()
-        for line in evaluation.assessment.references
+        for (line,) in evaluation.assessment.references
     )
     result = write_result(
         options.result / "multilingual.json",

@@ -21,6 +21,7 @@ from flaxformer_mt.evaluation import evaluate as one_set
 from flaxformer_mt.evaluation.evaluate import Evaluation, kept_scores
 from flaxformer_mt.evaluation.metrics import ScoringError
 from flaxformer_mt.evaluation.page import SHOWN
+from flaxformer_mt.evaluation.references import Given
 from flaxformer_mt.evaluation.scoring import Scoring, scoring_of
 from flaxformer_mt.files import hub
 from flaxformer_mt.interop import ExportError
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 VALID = "valid"  # the name of the set that training validates on
 # By name, the sentences to translate and their references.
-Sets = Mapping[str, tuple[Sequence[str], Sequence[str]]]
+Sets = Mapping[str, tuple[Sequence[str], Given]]
 
 
 def evaluate(
@@ -53,7 +54,9 @@ def evaluate(
     """Translates test sets and scores them, by name: `evaluate("runs/mine")["test"].scores.bleu`.
 
     `test` is one of the run's `data.test`, "valid", or "valid.NAME" of several validation sets;
-    text of your own, `{"name": (sources, references)}`; or None for all of `data.test`.
+    text of your own, `{"name": (sources, references)}`; or None for all of `data.test`. Instead of
+    one sequence of references there may be several, `[references, others]`, in which None is a
+    missing one.
     `translator` replaces `Translator.load(run)`: with other weights or settings, or several runs.
     `folder` has the run's test files, if they aren't in its `data.folder` any more. By default
     `scoring` is BLEU, chrF, TER and, if it has rules for the language, the paper's BLEU.
@@ -156,14 +159,14 @@ class SetToScore:
     """A set to translate and score."""
 
     sources: Sequence[str]
-    references: Sequence[str]
+    references: Given
     scoring: Scoring
     languages: tuple[str, str] = ("", "")  # of both sides, as codes; empty: the translator's
     tag: str | None = None  # before each source; None: the translator's
 
 
 def set_to_score(
-    text: tuple[Sequence[str], Sequence[str]],
+    text: tuple[Sequence[str], Given],
     scoring: Scoring,
     settings: DataConfig,
     corpus: CorpusConfig | None,

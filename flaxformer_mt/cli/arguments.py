@@ -221,10 +221,11 @@ class _Parser(ArgumentParser):
         options.command = [*self.prog.rsplit(" ", 1), *args]
         return options
 
-    def once(self, flag: str) -> None:
-        """Refuses a second file, name or text, which would replace the first."""
+    def once(self, flag: str, *, several: bool) -> None:
+        """Refuses a second file, name or text, which would replace the first, or `several`."""
         if flag in self._given:
-            self.error(f"{flag} is given twice: the second would replace the first; keep one")
+            advice = f"write all after one {flag}" if several else "keep one"
+            self.error(f"{flag} is given twice: the second would replace the first; {advice}")
         self._given.add(flag)
 
     def _refuse_corpora_given_twice(self, overrides: Sequence[str]) -> None:
@@ -260,7 +261,18 @@ class _Parser(ArgumentParser):
         takes_input = "--input" in self._option_string_actions
         if message.startswith("unrecognized arguments") and not hints and takes_input:
             hints.append("name a file with --input FILE; text comes from standard input")
+        if message.startswith("the following arguments are required"):
+            hints += self._greedy_flags()
         super().error("; ".join([message, *hints]))
+
+    def _greedy_flags(self) -> list[str]:
+        """What to say if a flag of several words may have taken a positional one."""
+        is_missing = any(not action.option_strings and action.required for action in self._actions)
+        flags = [flag for flag in self._words if flag in self._option_string_actions]
+        several = [flag for flag in flags if self._option_string_actions[flag].nargs == "+"]
+        if not is_missing or not several:
+            return []
+        return [f"{several[-1]} takes all words that follow it: write it last"]
 
     def _unknown_flags(self) -> list[str]:
         """The words that are neither flags nor their beginnings."""
@@ -304,7 +316,7 @@ class _Once(argparse._StoreAction):
         self, parser: Any, namespace: Namespace, values: Any, option_string: str | None = None
     ) -> None:
         if option_string is not None and self.type in (None, utf8_text) and self.choices is None:
-            parser.once(self.option_strings[0])
+            parser.once(self.option_strings[0], several=self.nargs == "+")
         super().__call__(parser, namespace, values, option_string)
 
 

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from flaxformer_mt.api import say
 from flaxformer_mt.cli.arguments import Flag, flags, make_parser, million, print_json, utf8_text
 from flaxformer_mt.cli.scoring import (
+    BLANK_REFERENCES,
     TESTSET,
     add_scoring,
     check_testset_options,
     given_text,
     language_of,
+    name_of_references,
     require_aligned,
     scoring,
 )
@@ -32,7 +34,8 @@ The first system is the baseline. Runs include their references; files need --re
 
 _WHAT = {
     "systems": Flag("two or more; see below", takes="SYSTEM", several=True),
-    "--ref": Flag("reference, if the systems include none", takes="FILE"),
+    "--ref": Flag("reference, or several, if the systems include none", takes="FILE", several=True),
+    **BLANK_REFERENCES,
     "--src": Flag("source, for COMET and scores by source length", takes="FILE"),
     **TESTSET,
     "--set": Flag("run directories: the evaluation to compare", takes="NAME", read=utf8_text),
@@ -59,7 +62,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         parser.error("--set is for run directories, but these systems are files")
     sources, references = given_text(options)
     if references is not None:
-        reference = options.ref or options.testset, references
+        reference = name_of_references(options), references
         for system in systems:
             require_aligned((system.name, system.hypotheses), reference)
 

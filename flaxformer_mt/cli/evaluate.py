@@ -40,12 +40,14 @@ from flaxformer_mt.cli.arguments import (
     utf8_text,
 )
 from flaxformer_mt.cli.scoring import (
+    BLANK_REFERENCES,
     TESTSET,
     add_scoring,
     check_testset_options,
     given_text,
     language_of,
     languages_of,
+    name_of_references,
     require_aligned,
     scoring,
 )
@@ -75,7 +77,12 @@ _WHAT = {
         read=utf8_text,
     ),
     "--src": Flag("a source file instead; needs --ref", takes="FILE"),
-    "--ref": Flag("its reference translation", takes="FILE"),
+    "--ref": Flag(
+        "its reference translation, or several, each in a file of its own",
+        takes="FILE",
+        several=True,
+    ),
+    **BLANK_REFERENCES,
     **TESTSET,
     "--hypotheses": Flag(
         "score this file instead of a run's translations; needs --ref; --src is optional",
@@ -278,7 +285,7 @@ def score_file(options: Namespace, parser: ArgumentParser) -> int:
     hypotheses = read_segments(options.hypotheses)
     sources, references = given_text(options)
     assert references is not None  # since `main` has checked --ref and --testset
-    require_aligned((options.hypotheses, hypotheses), (options.ref or options.testset, references))
+    require_aligned((options.hypotheses, hypotheses), (name_of_references(options), references))
     assessment = assess(hypotheses, references, sources=sources, scoring=how)
     for note in assessment.scores.notes:
         say(f"{name}: {note}")

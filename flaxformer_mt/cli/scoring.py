@@ -5,19 +5,22 @@ from __future__ import annotations
 import functools
 import re
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Sequence
+from collections.abc import Sized
 from typing import TYPE_CHECKING
 
 from flaxformer_mt.api import say
+from flaxformer_mt.bulk.stream import NOTES
 from flaxformer_mt.cli.arguments import Flag, count, flags, samples, utf8_text
 from flaxformer_mt.config.languages import base_language, language_pair, target_language_of
 from flaxformer_mt.evaluation.comet import MODEL, require_comet
 from flaxformer_mt.evaluation.evaluate import read_segments
 from flaxformer_mt.evaluation.metrics import TOKENIZERS, ScoringError
 from flaxformer_mt.evaluation.paper_protocol import LANGUAGES
+from flaxformer_mt.evaluation.references import References
 from flaxformer_mt.evaluation.scoring import CHRF_WORD_ORDERS, TER_OPTIONS, Scoring
 from flaxformer_mt.evaluation.significance import RESAMPLES, SEED
 from flaxformer_mt.evaluation.testsets import load_testset
+from flaxformer_mt.wording import about_lines, counted
 
 if TYPE_CHECKING:
     from flaxformer_mt.parallel.processes import Processes
@@ -70,6 +73,15 @@ TESTSET = {
         "a sacreBLEU test set, such as wmt14/full; needs --langpair", takes="NAME", read=utf8_text
     ),
     "--langpair": Flag("the test set's languages, such as en-de", takes="XX-YY"),
+}
+
+
+BLANK_REFERENCES = {
+    "--blank-references": Flag(
+        "of several --ref: what a blank line is, a reference without words, as for sacreBLEU's "
+        "command, or a missing one (signature nrefs:var) (default: empty)",
+        choices=("empty", "missing"),
+    ),
 }
 
 
@@ -127,6 +139,8 @@ def _check_metrics(options: Namespace, parser: ArgumentParser) -> None:
         parser.error("--comet-gpus needs --comet")
     if options.ter_options and options.no_ter:
         parser.error("--ter-options has no use with --no-ter: leave out one of them")
+    if options.comet and len(options.ref or ()) > 1:
+        parser.error("--comet takes one reference per sentence: give one --ref, or leave it out")
     if options.comet:
         require_comet()
 
@@ -134,6 +148,8 @@ def _check_metrics(options: Namespace, parser: ArgumentParser) -> None:
 def check_testset_options(options: Namespace, parser: ArgumentParser) -> None:
     if (options.testset is None) != (options.langpair is None):
         parser.error("--testset and --langpair go together")
+    if options.blank_references is not None and len(options.ref or ()) < 2:
+        parser.error("--blank-references is for several references: --ref FILE FILE")
 
 
 def language_of(options: Namespace) -> str:
@@ -141,7 +157,7 @@ def language_of(options: Namespace) -> str:
     hypotheses: `test.de`, `ref.de_AT.xz`, `zho_Hans.devtest`."""
     if options.langpair is not None:
         return languages_of(options.langpair)[1]
-    files = [options.ref, getattr(options, "hypotheses", None)]
+    files = [*(options.ref or ()), getattr(options, "hypotheses", None)]
     files += [system.rpartition("=")[2] for system in getattr(options, "systems", [])]
     for file in files:
         if file is not None and (language := target_language_of(file, options.src or "")):
@@ -155,9 +171,7 @@ def languages_of(langpair: str) -> tuple[str, str]:
     return language_pair(langpair) or (src, tgt)
 
 
-def require_aligned(
-    hypotheses: tuple[str, Sequence[str]], references: tuple[str, Sequence[str]]
-) -> None:
+def require_aligned(hypotheses: tuple[str, Sized], references: tuple[str, Sized]) -> None:
     """Raises ScoringError, naming both, if two texts, each with its name, differ in length."""
     (name, lines), (other_name, other_lines) = hypotheses, references
     if len(lines) != len(other_lines):
@@ -167,22 +181,53 @@ def require_aligned(
         )
 
 
+def name_of_references(options: Namespace) -> str:
+    """What messages call the references: the first file, or the test set."""
+    return str(options.ref[0] if options.ref else options.testset)
+
+
 def given_text(
     options: Namespace, processes: Processes | None = None
-) -> tuple[list[str] | None, list[str] | None]:
+) -> tuple[list[str] | None, References | None]:
     """Sources and references from `--testset`, or `--src` and `--ref`. Raises ScoringError."""
     if options.testset is None:
+        references = None if options.ref is None else _read_references(options)
         sources = None if options.src is None else read_segments(options.src)
-        references = None if options.ref is None else read_segments(options.ref)
         if sources is not None and references is not None:
-            require_aligned((options.src, sources), (options.ref, references))
+            require_aligned((options.src, sources), (name_of_references(options), references))
         return sources, references
 
     load = functools.cache(lambda: load_testset(options.testset, options.langpair))
     if processes is not None:
         # The first process fetches it, so that others find it on a shared disk.
         processes.first(lambda: load() and None)
-    sources, references, further = load()
-    if further:
-        say(f"{options.testset}: {further} more references not used")
-    return sources, references
+    sources, given, unused = load()
+    if unused:
+        say(f"{options.testset}: {counted(unused, 'more reference')} not used")
+    return sources, References.of(given)
+
+
+def _read_references(options: Namespace) -> References:
+    """The files of --ref. Raises ScoringError."""
+    first, *others = options.ref
+    columns = [read_segments(first)]
+    for path in others:
+        columns.append(read_segments(path))
+        require_aligned((path, columns[-1]), (first, columns[0]))
+    references = References.of(columns)
+    if not others:
+        return references
+
+    if options.blank_references == "missing":
+        try:
+            return references.without_blanks()
+        except ScoringError as error:
+            raise ScoringError(f"{', '.join(options.ref)}: {error}") from error
+    blank = references.blank_lines()
+    if blank and options.blank_references is None:
+        remark = (
+            "blank in a reference: compared as text without words, as sacreBLEU's command does; if "
+            "they have no reference there, add --blank-references missing"
+        )
+        say(f"{first}: {about_lines(remark, blank[:NOTES], len(blank))}")
+    return references

@@ -17,6 +17,7 @@ import numpy as np
 
 from flaxformer_mt.errors import FAILED
 from flaxformer_mt.evaluation.metrics import Counts, Lines, Metric, ScoringError, Totals, Values
+from flaxformer_mt.evaluation.references import Given, References
 
 MODEL = "Unbabel/wmt22-comet-da"
 PROGRAM = "comet-score"
@@ -42,6 +43,15 @@ def require_comet() -> str:
     return program
 
 
+def check_single(references: References) -> None:
+    """Raises ScoringError for several references: `comet-score` takes one."""
+    if references.are_several:
+        raise ScoringError(
+            "COMET takes one reference per sentence: leave out --comet, or compute it in a call of "
+            "its own with one of them"
+        )
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Comet(Metric):
     """The mean of COMET's sentence scores, times 100. `model` is a hub's name or a checkpoint's
@@ -60,11 +70,15 @@ class Comet(Metric):
             version = "unknown"  # of a program in an environment of its own
         return f"nrefs:1|model:{Path(self.model).name}|scale:100|version:{version}"
 
-    def counts(self, hypotheses: Lines, references: Lines) -> Counts:
-        """Each sentence's score, and 1. Raises CometError if the program fails."""
+    def counts(self, hypotheses: Lines, references: Given) -> Counts:
+        """Each sentence's score, and 1. Raises CometError if the program fails, and ScoringError
+        for several references."""
+        references = References.of(references)
+        check_single(references)
+        targets = [text for (text,) in references]
         command = [require_comet()]
         with tempfile.TemporaryDirectory(prefix="comet-") as folder:
-            for flag, side in {"-s": self.sources, "-t": hypotheses, "-r": references}.items():
+            for flag, side in {"-s": self.sources, "-t": hypotheses, "-r": targets}.items():
                 file = Path(folder) / f"side{flag}.txt"
                 # It splits lines by Python's rules: other line breaks must become blanks.
                 text = "".join(" ".join(line.split()) + "\n" for line in side)

@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 from flaxformer_mt.evaluation.evaluate import System, kept_names, read_kept, read_segments
 from flaxformer_mt.evaluation.metrics import ScoringError
+from flaxformer_mt.evaluation.references import Given, References
 from flaxformer_mt.evaluation.scoring import Assessment, Scoring, assess
 from flaxformer_mt.evaluation.significance import (
     TRIALS,
@@ -25,6 +26,7 @@ from flaxformer_mt.evaluation.significance import (
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import as_path, exists
 from flaxformer_mt.text_table import aligned
+from flaxformer_mt.wording import counted
 
 METHODS: tuple[Method, ...] = get_args(Method)
 SIGNIFICANT = 0.05
@@ -111,7 +113,7 @@ class Comparison:
 
 def compare(
     systems: Sequence[System | str | os.PathLike[str]],
-    references: Sequence[str] | None = None,
+    references: Given | None = None,
     *,
     sources: Sequence[str] | None = None,
     evaluation: str | None = None,
@@ -124,7 +126,8 @@ def compare(
 
     A system is `[NAME=]PATH`: a file of hypotheses, a NAME.json written by `evaluate`, or a run
     directory (its `evaluation`, or its only one). By default the systems bring references and
-    sources, and are scored as before; `note` gets reasons for doubt.
+    sources, and are scored as before; `note` gets reasons for doubt. `references` is one text per
+    sentence, or several such sequences, with None for a missing text.
 
     Raises ScoringError for fewer than two systems, a name used twice, no resamples, sides that
     aren't aligned, and missing or different references; CorpusError and RunDirectoryError for what
@@ -134,7 +137,7 @@ def compare(
         system if isinstance(system, System) else find_system(system, evaluation=evaluation)
         for system in systems
     ]
-    references, sources = common_text(
+    common_references, sources = common_text(
         loaded,
         references=references,
         sources=sources,
@@ -148,7 +151,7 @@ def compare(
     _check_draws(methods, resamples=scoring.resamples, trials=trials)
 
     first, *others = [
-        (system.name, _assessed(system, references, sources, scoring)) for system in loaded
+        (system.name, _assessed(system, common_references, sources, scoring)) for system in loaded
     ]
     baseline_name, baseline = first
     ordered_methods = tuple(method for method in METHODS if method in methods)
@@ -194,7 +197,7 @@ def _check_draws(methods: Collection[Method], *, resamples: int, trials: int) ->
 
 
 def _assessed(
-    system: System, references: Sequence[str], sources: Sequence[str] | None, scoring: Scoring
+    system: System, references: References, sources: Sequence[str] | None, scoring: Scoring
 ) -> Assessment:
     try:
         return assess(system.hypotheses, references, sources=sources, scoring=scoring)
@@ -257,16 +260,16 @@ def _chosen_evaluation(run: RunDirectory, evaluation: str | None) -> str:
 def common_text(
     systems: Sequence[System],
     *,
-    references: Sequence[str] | None = None,
+    references: Given | None = None,
     sources: Sequence[str] | None = None,
     need_sources: bool = False,
     note: Callable[[str], None] = lambda _: None,
-) -> tuple[Sequence[str], Sequence[str] | None]:
+) -> tuple[References, Sequence[str] | None]:
     """References and sources of all `systems`: as given, else those of the first that has them. If
     their sources differ, there are none, and `note` is told. Raises ScoringError."""
-    references = _common_references(systems, references)
+    common_references = _common_references(systems, references)
     if sources is not None:
-        return references, sources
+        return common_references, sources
 
     translated = [(system.name, system.sources) for system in systems if system.sources is not None]
     for name, system_sources in translated:
@@ -279,27 +282,34 @@ def common_text(
             if need_sources:
                 raise ScoringError(f"{problem}: choose one with --src FILE")
             note(f"{problem}: no scores by source length; choose one with --src FILE")
-            return references, None
-    return references, translated[0][1] if translated else None
+            return common_references, None
+    return common_references, translated[0][1] if translated else None
 
 
-def _common_references(
-    systems: Sequence[System], references: Sequence[str] | None
-) -> Sequence[str]:
+def _common_references(systems: Sequence[System], references: Given | None) -> References:
     evaluated = [
-        (system.name, system.references) for system in systems if system.references is not None
+        (system.name, References.of(system.references))
+        for system in systems
+        if system.references is not None
     ]
     if references is None and not evaluated:
         raise ScoringError("no reference to compare with: give --ref FILE")
-    references = evaluated[0][1] if references is None else references
-    for name, system_references in evaluated:
-        line = _first_difference(system_references, references)
-        if line:
+    common = evaluated[0][1] if references is None else References.of(references)
+    advice = "evaluate all systems on one test set, or give files of hypotheses with --ref"
+    for name, of_system in evaluated:
+        count, common_count = len(of_system.columns), len(common.columns)
+        if count != common_count:
             raise ScoringError(
-                f"{name}: was evaluated on a different reference (line {line:,} differs): "
-                "evaluate all systems on one test set, or give files of hypotheses with --ref"
+                f"{name}: was evaluated on {counted(count, 'reference')}, not {common_count}: "
+                f"{advice}"
             )
-    return references
+        for texts, others in zip(of_system.columns, common.columns, strict=True):
+            if line := _first_difference(texts, others):
+                raise ScoringError(
+                    f"{name}: was evaluated on a different reference (line {line:,} differs): "
+                    f"{advice}"
+                )
+    return common
 
 
 def common_scoring(
@@ -332,7 +342,7 @@ def common_scoring(
     )
 
 
-def _first_difference(texts: Sequence[str], other_texts: Sequence[str]) -> int:
+def _first_difference(texts: Sequence[str | None], other_texts: Sequence[str | None]) -> int:
     """The first line, from 1, in which they differ; 0 if there is none."""
     pairs = enumerate(itertools.zip_longest(texts, other_texts), start=1)
     return next((number for number, (text, other) in pairs if text != other), 0)

@@ -15,6 +15,7 @@ from flaxformer_mt.data.corpus.paths import locate, reaching
 from flaxformer_mt.data.corpus.text_files import lines
 from flaxformer_mt.evaluation.metrics import ScoringError
 from flaxformer_mt.evaluation.page import page
+from flaxformer_mt.evaluation.references import Given, References
 from flaxformer_mt.evaluation.scoring import Assessment, Scores, Scoring, assess
 from flaxformer_mt.pages import table
 from flaxformer_mt.rundir import RunDirectoryError
@@ -38,9 +39,23 @@ class Files(NamedTuple):
 
     scores: Path
     hypotheses: Path
-    references: Path
+    references: Path  # the first ones; others are beside them
     sources: Path
     page: Path
+
+    def reference(self, number: int) -> Path:
+        """The file of the references with this number, from 1."""
+        if number == 1:
+            return self.references
+        name = self.references.name.removesuffix(".ref.txt")
+        return self.references.parent / f"{name}.ref{number}.txt"
+
+    def further_references(self) -> list[Path]:
+        """Those that exist beside the first."""
+        paths: list[Path] = []
+        while exists(path := self.reference(len(paths) + 2)):
+            paths.append(path)
+        return paths
 
 
 def files_of(directory: Path, name: str) -> Files:
@@ -59,7 +74,7 @@ class System:
 
     name: str
     hypotheses: Sequence[str]
-    references: list[str] | None = None
+    references: Given | None = None
     sources: list[str] | None = None
     tokenizer: str | None = None  # with which it was scored before
     lowercase: bool | None = None  # whether without regard to case
@@ -68,9 +83,10 @@ class System:
     search: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # how it was searched for
 
 
-def check(name: str, sources: Sequence[str], references: Sequence[str], directory: Path) -> None:
+def check(name: str, sources: Sequence[str], references: Given, directory: Path) -> None:
     """Makes `directory`. Raises ScoringError for an invalid file name and for sides that are empty
     or of unequal length, and RunDirectoryError."""
+    references = References.of(references)
     if len(sources) != len(references):
         raise ScoringError(f"{name}: {len(sources):,} sources for {len(references):,} references")
     if not sources:
@@ -109,15 +125,15 @@ def keep(
     read as one. Raises RunDirectoryError.
     """
     files = files_of(directory, name)
-    for path in (files.scores, files.sources, files.page):
+    for path in (files.scores, files.sources, files.page, *files.further_references()):
         remove_file(path)
-    for path, side in (
-        (files.hypotheses, assessment.hypotheses),
-        (files.references, assessment.references),
-        (files.sources, assessment.sources),
-    ):
+    sides = [(files.hypotheses, assessment.hypotheses), (files.sources, assessment.sources)]
+    for path, side in sides:
         if side is not None:
             write_text(path, "".join(f"{line}\n" for line in side))
+    for number, texts in enumerate(assessment.references.columns, start=1):
+        # NAME.json says which of the blank lines are missing references.
+        write_text(files.reference(number), "".join(f"{text or ''}\n" for text in texts))
     if examples:
         write_text(files.page, page(name, assessment, origin=origin, shown=examples))
     write_json(files.scores, {"name": name, **settings, **assessment.to_json()})
@@ -131,19 +147,39 @@ def read_kept(directory: Path, name: str) -> System:
     if not exists(files.hypotheses):
         raise ScoringError(f"{files.hypotheses} does not exist: evaluate that run again")
     content: Any = read_json(files.scores) if exists(files.scores) else {}
-    scoring = content.get("scoring") if isinstance(content, dict) else None
+    if not isinstance(content, dict):
+        content = {}
+    scoring = content.get("scoring")
     if not isinstance(scoring, dict):
         scoring = {}
     return System(
         name=name,
         hypotheses=read_segments(str(files.hypotheses)),
-        references=read_segments(str(files.references)) if exists(files.references) else None,
+        references=_kept_references(files, content) if exists(files.references) else None,
         sources=read_segments(str(files.sources)) if exists(files.sources) else None,
         tokenizer=scoring.get("tokenizer"),
         lowercase=scoring.get("lowercase"),
         language=scoring.get("language") or "",
         search={key: content[key] for key in _SEARCH if key in content},
     )
+
+
+def _kept_references(files: Files, content: Mapping[str, Any]) -> Given:
+    """The references beside an evaluation's scores. Raises ScoringError."""
+    missing = content.get("missing_references")
+    if missing is None:
+        return read_segments(str(files.references))
+    if not isinstance(missing, list):
+        raise ScoringError(f"{files.scores}: missing_references must be a list: evaluate again")
+    columns: list[list[str | None]] = []
+    for number, lines_missing in enumerate(missing, start=1):
+        path = files.reference(number)
+        columns.append([*read_segments(str(path))])
+        for line in lines_missing:
+            if not 1 <= line <= len(columns[-1]):
+                raise ScoringError(f"{path}: has no line {line:,}: evaluate that run again")
+            columns[-1][line - 1] = None
+    return columns
 
 
 def kept_names(directory: Path) -> list[str]:
@@ -220,7 +256,7 @@ class Evaluation:
 def evaluate(
     translator: Translator,
     sources: Sequence[str],
-    references: Sequence[str],
+    references: Given,
     *,
     name: str,
     directory: Path,

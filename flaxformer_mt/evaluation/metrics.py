@@ -8,6 +8,7 @@ import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -17,7 +18,12 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from flaxformer_mt.config.tokenizers import TOKENIZERS as TOKENIZERS, USUAL, missing_extra
-from flaxformer_mt.errors import UserError
+from flaxformer_mt.evaluation.references import (
+    VARIABLE,
+    Given,
+    References,
+    ScoringError as ScoringError,
+)
 
 ORDER = 4  # of BLEU's n-grams
 _CHAR_ORDER = 6  # of chrF's
@@ -27,10 +33,6 @@ Counts = Float[np.ndarray, "sentences statistics"]
 Totals = Float[np.ndarray, "*samples statistics"]
 Values = Float[np.ndarray, "*samples"]
 SentenceScores = Float[np.ndarray, " sentences"]
-
-
-class ScoringError(UserError):
-    """Hypotheses and references, or settings, that cannot be scored; says what to do."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,13 +47,30 @@ class Metric:
         """How exactly it is computed."""
         raise NotImplementedError
 
-    def row(self, hypothesis: str, reference: str) -> Sequence[int]:
+    def signature_with(self, references: str) -> str:
+        """The signature for so many `references` per sentence: "1", "2" and so on, or "var"."""
+        return self.signature
+
+    def row(self, hypothesis: str, reference: str) -> Sequence[float]:
+        """A sentence's counts."""
         raise NotImplementedError
 
-    def counts(self, hypotheses: Lines, references: Lines) -> Counts:
+    def row_of_several(self, hypothesis: str, references: Lines) -> Sequence[float]:
+        """A sentence's counts with several references: unless a metric says otherwise, those with
+        the reference that gives the best score, the first of equals."""
+        rows = [self.row(hypothesis, reference) for reference in references]
+        scores = self.sentence_scores(np.array(rows, np.float64))
+        return rows[int(scores.argmax() if self.higher_is_better else scores.argmin())]
+
+    def counts(self, hypotheses: Lines, references: Given) -> Counts:
         """The rows of a non-empty corpus."""
-        pairs = zip(hypotheses, references, strict=True)
-        return np.array([self.row(*pair) for pair in pairs], np.float64)
+        pairs = zip(hypotheses, References.of(references), strict=True)
+        return np.array([self._row(*pair) for pair in pairs], np.float64)
+
+    def _row(self, hypothesis: str, references: Lines) -> Sequence[float]:
+        if len(references) == 1:
+            return self.row(hypothesis, references[0])
+        return self.row_of_several(hypothesis, references)
 
     def score(self, totals: Totals) -> Values:
         """Scores of whole corpora, from sums of counts."""
@@ -83,7 +102,11 @@ class Bleu(Metric):
 
     @property
     def signature(self) -> str:
-        return _signature(BLEU(tokenize=self.tokenizer, lowercase=self.lowercase, force=True))
+        return self.signature_with("1")
+
+    def signature_with(self, references: str) -> str:
+        bleu = BLEU(tokenize=self.tokenizer, lowercase=self.lowercase, force=True)
+        return _signature(bleu, references)
 
     @functools.cached_property
     def _bleu(self) -> BLEU:
@@ -92,8 +115,12 @@ class Bleu(Metric):
             tokenize=self.tokenizer, lowercase=self.lowercase, force=True, effective_order=True
         )
 
-    def row(self, hypothesis: str, reference: str) -> list[int]:
-        score = self._bleu.sentence_score(hypothesis, [reference])
+    def row(self, hypothesis: str, reference: str) -> Sequence[float]:
+        return self.row_of_several(hypothesis, [reference])
+
+    def row_of_several(self, hypothesis: str, references: Lines) -> Sequence[float]:
+        """N-grams match in any reference; the length is that of the closest, the shorter of two."""
+        score = self._bleu.sentence_score(hypothesis, references)
         return [score.sys_len, score.ref_len, *score.counts, *score.totals]
 
     def score(self, totals: Totals) -> Values:
@@ -140,7 +167,10 @@ class Chrf(Metric):
 
     @property
     def signature(self) -> str:
-        return _signature(CHRF(lowercase=self.lowercase, word_order=self.word_order))
+        return self.signature_with("1")
+
+    def signature_with(self, references: str) -> str:
+        return _signature(CHRF(lowercase=self.lowercase, word_order=self.word_order), references)
 
     @functools.cached_property
     def _chrf(self) -> CHRF:
@@ -151,6 +181,12 @@ class Chrf(Metric):
         texts = (text.lower() for text in pair) if self.lowercase else pair
         orders = zip(*map(self._ngrams, texts), strict=True)
         return [count for pair in orders for count in CHRF._get_match_statistics(*pair)]
+
+    def row_of_several(self, hypothesis: str, references: Lines) -> Sequence[float]:
+        """Those with the reference that gives the best score."""
+        rows = (self.row(hypothesis, reference) for reference in references)
+        # By sacreBLEU's own sum, since another order of adding may decide between equals.
+        return max(rows, key=self._chrf._compute_f_score)
 
     def _ngrams(self, text: str) -> list[Counter[str]]:
         """Of each order, of characters and then of words, punctuation marks apart."""
@@ -178,7 +214,8 @@ class Ter(Metric):
     """Translation edit rate (Snover et al., 2006) as in sacreBLEU, which is Tercom's.
 
     It compares blank-separated words and, unless it is told otherwise, ignores case. The counts are
-    the edits (insertions, deletions, substitutions, shifts) and the reference's words.
+    the edits (insertions, deletions, substitutions, shifts) and the reference's words. Of several
+    references, they are the fewest edits and the mean number of words.
     """
 
     name: str = "ter"
@@ -199,10 +236,16 @@ class Ter(Metric):
 
     @property
     def signature(self) -> str:
-        return _signature(self._ter)
+        return self.signature_with("1")
 
-    def row(self, hypothesis: str, reference: str) -> list[int]:
-        score = self._ter.sentence_score(hypothesis, [reference])
+    def signature_with(self, references: str) -> str:
+        return _signature(self._ter, references)
+
+    def row(self, hypothesis: str, reference: str) -> Sequence[float]:
+        return self.row_of_several(hypothesis, [reference])
+
+    def row_of_several(self, hypothesis: str, references: Lines) -> Sequence[float]:
+        score = self._ter.sentence_score(hypothesis, references)
         return [score.num_edits, score.ref_length]
 
     def score(self, totals: Totals) -> Values:
@@ -220,6 +263,11 @@ class Measured:
 
     metric: Metric
     counts: Counts
+    references: str = "1"  # of each sentence, as signatures have it
+
+    @property
+    def signature(self) -> str:
+        return self.metric.signature_with(self.references)
 
     @property
     def totals(self) -> Float[np.ndarray, " statistics"]:
@@ -235,23 +283,32 @@ class Measured:
 
     def of(self, chosen: np.ndarray) -> Measured:
         """The same for some of the sentences, by a mask or indices."""
-        return Measured(self.metric, self.counts[chosen])
+        return dataclasses.replace(self, counts=self.counts[chosen])
 
 
 def measure(
-    metrics: Sequence[Metric], hypotheses: Lines, references: Lines
+    metrics: Sequence[Metric], hypotheses: Lines, references: Given
 ) -> tuple[Measured, ...]:
     """Counts of each metric. Raises ScoringError for no sentences or sides of unequal length."""
+    references = References.of(references)
     if len(hypotheses) != len(references):
         raise ScoringError(
             f"{len(hypotheses):,} hypotheses for {len(references):,} references: they must be "
             "aligned line by line"
         )
-    if not references:
+    if not hypotheses:
         raise ScoringError("no sentences to score")
-    return tuple(Measured(metric, metric.counts(hypotheses, references)) for metric in metrics)
+    number = references.number
+    return tuple(
+        Measured(metric, metric.counts(hypotheses, references), number) for metric in metrics
+    )
 
 
-def _signature(metric: BLEU | CHRF | TER) -> str:
-    metric.corpus_score([""], [[""]])  # the signature needs to have seen references
+def _signature(metric: BLEU | CHRF | TER, references: str) -> str:
+    # A signature needs to have seen references.
+    if references == VARIABLE:
+        texts: list[list[Any]] = [["", ""], ["", None]]
+        metric.corpus_score(["", ""], texts)
+    else:
+        metric.corpus_score([""], [[""]] * int(references))
     return str(metric.get_signature())

@@ -90,6 +90,9 @@ def page(name: str, assessment: Assessment, *, origin: str, shown: int = SHOWN) 
     count = f"all {total:,}" if len(examples) == total else f"{len(examples):,} of {total:,}"
     orders = "".join(f'<option value="{key}">{label}</option>' for key, label in _ORDERS.items())
     notes = "".join(f"<p>{text(note)}</p>" for note in assessment.scores.notes)
+    several = ""
+    if assessment.references.are_several:
+        several = " Of several references, the one with the highest chrF is marked."
     lengths = ""
     if assessment.buckets:
         lengths = table("Scores by source length", *assessment.length_rows())
@@ -102,7 +105,7 @@ def page(name: str, assessment: Assessment, *, origin: str, shown: int = SHOWN) 
 <main>
 <h2>Translations: {count} sentences</h2>
 <p class="legend">Marked: <del>reference words</del> missing from the translation, and
-<ins>translation words</ins> missing from the reference. They need not be wrong.</p>
+<ins>translation words</ins> missing from the reference. They need not be wrong.{several}</p>
 <form id="controls" hidden>
 <label for="order">Order</label> <select id="order">{orders}</select>
 <label for="filter">Containing</label> <input id="filter" type="search" autocomplete="off">
@@ -122,23 +125,38 @@ def page(name: str, assessment: Assessment, *, origin: str, shown: int = SHOWN) 
 
 def _example(assessment: Assessment, number: int) -> str:
     source = None if assessment.sources is None else assessment.sources[number]
-    reference = assessment.references[number]
-    of_reference, of_hypothesis = differences(reference, assessment.hypotheses[number])
+    hypothesis, references = assessment.hypotheses[number], assessment.references[number]
+    columns = enumerate(assessment.references.columns, start=1)
+    names = [f"reference {index}" for index, column in columns if column[number] is not None]
+    if not assessment.references.are_several:
+        names = ["reference"]
+    nearest = _nearest(hypothesis, references)
+    of_reference, of_hypothesis = differences(references[nearest], hypothesis)
     chrf, bleu = (_measured(assessment, kind).sentence_scores[number] for kind in (Chrf, Bleu))
     sides = [] if source is None else [("source", text(source))]
-    sides += [("reference", _spans(of_reference, "del"))]
+    shown = [text(reference) for reference in references]
+    shown[nearest] = _spans(of_reference, "del")
+    sides += zip(names, shown, strict=True)
     sides += [("translation", _spans(of_hypothesis, "ins"))]
     rows = "".join(
         f'<div><dt>{side}</dt><dd dir="auto">{content or "<em>(empty)</em>"}</dd></div>'
         for side, content in sides
     )
-    words = len((reference if source is None else source).split())
+    words = len((references[0] if source is None else source).split())
     return (
         f'<li data-line="{number + 1}" data-chrf="{chrf:.4f}" data-bleu="{bleu:.4f}" '
         f'data-words="{words}">'
         f"<h3>Line {number + 1:,}: chrF {chrf:.1f}, BLEU {bleu:.1f}</h3>"
         f"<dl>{rows}</dl></li>\n"
     )
+
+
+def _nearest(hypothesis: str, references: Sequence[str]) -> int:
+    """The index of the reference that the hypothesis shares most with, by chrF."""
+    if len(references) == 1:
+        return 0
+    counts = Chrf().counts([hypothesis] * len(references), references)
+    return int(Chrf().sentence_scores(counts).argmax())
 
 
 def _spans(spans: Spans, mark: str) -> str:

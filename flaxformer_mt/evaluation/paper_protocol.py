@@ -16,11 +16,19 @@ import dataclasses
 import functools
 import itertools
 import re
+from collections.abc import Sequence
 
 import regex
 
 from flaxformer_mt.config.languages import base_language
-from flaxformer_mt.evaluation.metrics import Bleu, ScoringError, Totals, Values, bleu_scores
+from flaxformer_mt.evaluation.metrics import (
+    Bleu,
+    Lines,
+    ScoringError,
+    Totals,
+    Values,
+    bleu_scores,
+)
 
 PROTOCOL = 2  # goes up with every change that can change a score
 _QUOTES = dict.fromkeys("“”„‟「」《》", '"') | dict.fromkeys("‘’‚‛", "'")
@@ -161,8 +169,15 @@ class PaperBleu(Bleu):
             f"compounds:{compounds}|smooth:none|version:flaxformer_mt.{PROTOCOL}"
         )
 
-    def row(self, hypothesis: str, reference: str) -> list[int]:
-        return super().row(prepare(hypothesis, self.language), prepare(reference, self.language))
+    def signature_with(self, references: str) -> str:
+        return self.signature
+
+    def row_of_several(self, hypothesis: str, references: Lines) -> Sequence[float]:
+        """Raises ScoringError for more than one, which the paper's test sets don't have."""
+        if len(references) > 1:
+            raise ScoringError("the paper's BLEU takes one reference per sentence")
+        texts = [prepare(reference, self.language) for reference in references]
+        return super().row_of_several(prepare(hypothesis, self.language), texts)
 
     def score(self, totals: Totals) -> Values:
         return bleu_scores(totals, smooth=False)

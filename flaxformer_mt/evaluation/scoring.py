@@ -10,7 +10,7 @@ from sacrebleu.metrics.bleu import BLEU
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.config.languages import base_language, is_written_without_blanks
 from flaxformer_mt.config.tokenizers import USUAL, recorded_tokenizer, tokenizer_for
-from flaxformer_mt.evaluation.comet import Comet
+from flaxformer_mt.evaluation.comet import Comet, check_single
 from flaxformer_mt.evaluation.metrics import (
     ORDER,
     Bleu,
@@ -22,6 +22,7 @@ from flaxformer_mt.evaluation.metrics import (
     measure,
 )
 from flaxformer_mt.evaluation.paper_protocol import LANGUAGES, PaperBleu
+from flaxformer_mt.evaluation.references import Given, References
 from flaxformer_mt.evaluation.significance import (
     RESAMPLES,
     SEED,
@@ -92,12 +93,14 @@ def corpus_scores(
     return scores_of(measured, hypotheses)
 
 
-def named_bleu(references: Sequence[str], *, tokenizer: str, lowercase: bool) -> Bleu:
+def named_bleu(references: Given, *, tokenizer: str, lowercase: bool) -> Bleu:
     """sacreBLEU under a name that says whether case matters with these references."""
     bleu = Bleu(tokenizer=tokenizer, lowercase=lowercase)
-    if tokenizer == "none" and not lowercase and all(text == text.lower() for text in references):
-        return dataclasses.replace(bleu, name=f"{bleu.name}_lc")
-    return bleu
+    if tokenizer != "none" or lowercase:
+        return bleu
+    if any(text != text.lower() for texts in References.of(references) for text in texts):
+        return bleu
+    return dataclasses.replace(bleu, name=f"{bleu.name}_lc")
 
 
 def scores_of(
@@ -121,7 +124,7 @@ def scores_of(
     metrics[bleu.metric.name] = score.score
     return Scores(
         metrics=metrics,
-        signatures={corpus.metric.name: corpus.metric.signature for corpus in measured},
+        signatures={corpus.metric.name: corpus.signature for corpus in measured},
         precisions=list(score.precisions),
         brevity_penalty=score.bp,
         length_ratio=score.sys_len / score.ref_len if score.ref_len else 0.0,
@@ -189,10 +192,10 @@ class Scoring:
             object.__setattr__(self, "tokenizer", tokenizer_for(self.language).tokenizer)
         Bleu(tokenizer=self.tokenizer)  # an error now costs no translating
 
-    def metrics(
-        self, references: Sequence[str], sources: Sequence[str] | None = None
-    ) -> list[Metric]:
-        """BLEU, chrF, then the others. Raises ScoringError for COMET without sources."""
+    def metrics(self, references: Given, sources: Sequence[str] | None = None) -> list[Metric]:
+        """BLEU, chrF, then the others. Raises ScoringError for COMET without sources, or with
+        several references."""
+        references = References.of(references)
         metrics: list[Metric] = [
             named_bleu(references, tokenizer=self.tokenizer, lowercase=self.lowercase),
             Chrf(lowercase=self.lowercase),
@@ -201,13 +204,14 @@ class Scoring:
             order = self.chrf_word_order
             name = f"chrf{'+' * order}"
             metrics.append(Chrf(lowercase=self.lowercase, word_order=order, name=name))
-        if self.has_paper_bleu:
+        if self.has_paper_bleu and not references.are_several:
             metrics.append(PaperBleu(language=self.language))
         if self.ter:
             metrics.append(self._ter())
         if self.comet:
             if sources is None:
                 raise ScoringError("COMET needs the sources, which are not known")
+            check_single(references)
             metrics.append(Comet(sources=sources, model=self.comet, gpus=self.comet_gpus))
         return [*metrics, *self.others]
 
@@ -224,13 +228,14 @@ class Scoring:
         has_rules = base_language(self.language) in LANGUAGES
         return self.tokenizer != "none" and not self.lowercase and has_rules
 
-    @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self, references: Given) -> tuple[str, ...]:
         """How BLEU is tokenised, if unusually, and why a number that the reader may expect is
         missing."""
         if self.tokenizer == "none":
             return ()
         notes = [*self._about_blanks()]
+        if self.has_paper_bleu and References.of(references).are_several:
+            notes.append("the paper's BLEU is skipped: it takes one reference per sentence")
         if not self.lowercase and not self.has_paper_bleu:
             language = f"'{self.language}'" if self.language else "an unknown target language"
             notes.append(
@@ -264,7 +269,7 @@ class Assessment:
     """A system's text and scores on a test set, and the counts behind them."""
 
     hypotheses: Sequence[str]
-    references: Sequence[str]
+    references: References
     sources: Sequence[str] | None
     scores: Scores
     intervals: dict[str, Interval]  # by metric name; empty where none were asked for
@@ -276,6 +281,9 @@ class Assessment:
         content = dataclasses.asdict(self.scores)
         scoring = dataclasses.asdict(self.scoring)
         content["scoring"] = {key: scoring[key] for key in ("tokenizer", "lowercase", "language")}
+        if self.references.are_several:
+            # By reference, the lines (from 1) at which it has no text.
+            content["missing_references"] = self.references.missing()
         if self.intervals:
             content["intervals"] = {
                 "level": 0.95,
@@ -315,15 +323,16 @@ class Assessment:
 
 def assess(
     hypotheses: Sequence[str],
-    references: Sequence[str],
+    references: Given,
     *,
     sources: Sequence[str] | None = None,
     scoring: Scoring | None = None,
 ) -> Assessment:
-    """Scores one hypothesis and one reference per sentence, with `sources` also by length.
+    """Scores one hypothesis per sentence with its references, with `sources` also by length.
 
     Raises ScoringError for no sentences and for sides of unequal length.
     """
+    references = References.of(references)
     scoring = scoring or Scoring()
     if sources is not None and len(sources) != len(references):
         raise ScoringError(f"{len(sources):,} sources for {len(references):,} references")
@@ -339,7 +348,7 @@ def assess(
         hypotheses=hypotheses,
         references=references,
         sources=sources,
-        scores=scores_of(measured, hypotheses, notes=scoring.notes),
+        scores=scores_of(measured, hypotheses, notes=scoring.notes(references)),
         intervals=spreads,
         buckets=() if sources is None else by_length(measured, sources),
         measured=measured,

@@ -215,6 +215,24 @@ def test_a_run_is_evaluated_and_compared_with_a_file(run, files, trained):
     assert content["systems"][0]["metrics"] == evaluated["metrics"]
 
 
+def test_a_run_is_evaluated_on_several_references(run, files, trained):
+    others = noisy(REFERENCES, 0.2, 4)
+    (files / "other.de").write_text("".join(f"{line}\n" for line in others))
+    sides = ["--src", files / "test.en", "--ref", files / "test.de", files / "other.de"]
+    run("evaluate", "--workdir", trained, *sides, "--beam-size", 1, *FAST, status=0)
+    assert lines(trained.evaluation / "test.ref2.txt") == others
+    evaluated = json.loads((trained.evaluation / "test.json").read_text())
+    assert evaluated["signatures"]["ter"].startswith("nrefs:2|")
+    outputs = lines(trained.evaluation / "test.hyp.txt")
+    bleu = BLEU().corpus_score(outputs, [REFERENCES, others])
+    assert evaluated["metrics"]["sacrebleu_13a"] == bleu.score
+    few = ["--resamples", 10, "--trials", 10]
+    done = run("compare", trained, files / "one.txt", *few, status=0)  # with the run's references
+    assert done.output.count("nrefs:2|") == 3
+    done = run("compare", trained, files / "one.txt", *few, *sides[2:4])
+    assert done.status == 2 and "run: was evaluated on 2 references, not 1" in done.last
+
+
 def test_files_by_no_name_take_the_place_of_a_test_set_that_the_run_has(run, files, trained):
     sides = ["--src", files / "test.en", "--ref", files / "test.de"]
     (files / "valid.en").write_text("x\n")
@@ -295,7 +313,7 @@ def loaded(monkeypatch):
 def test_another_system_s_output_is_scored_on_a_test_set_by_name(run, files, loaded):
     call = ("evaluate", "--hypotheses", files / "one.txt", *NAMED, "--langpair", "en-de")
     done = run(*call)
-    assert "1 more references not used" in done.errors
+    assert "1 more reference not used" in done.errors
     assert "bleu_paper" in json.loads(done.output)["one"]["metrics"]
 
 
@@ -304,7 +322,7 @@ def test_a_run_is_evaluated_on_a_test_set_by_name(run, trained, loaded):
     done = run(*call)
     assert list(json.loads(done.output)) == ["wmt14_full.en-de"]
     # It is read, and told of, once.
-    assert loaded == ["wmt14/full"] and done.errors.count("1 more references") == 1
+    assert loaded == ["wmt14/full"] and done.errors.count("1 more reference") == 1
 
 
 def test_a_test_set_of_other_languages_is_not_scored_by_the_run_s_rules(run, trained, loaded):

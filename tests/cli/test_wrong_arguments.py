@@ -64,7 +64,8 @@ CALLS = [
     # A second value would replace the first in silence.
     ("evaluate --hypotheses h --ref a --ref b", "--ref is given twice: the second would replace"),
     ("evaluate --workdir x --set valid --set test", "--set is given twice"),
-    ("compare a b --ref r --ref r", "--ref is given twice"),
+    ("compare a b --ref r --ref r", "replace the first; write all after one --ref"),
+    ("compare --ref r a b", "--ref takes all words that follow it: write it last"),
     ("translate --input a --inp b", "--input is given twice"),
     ("translate --terminology a --terminology b", "--terminology is given twice"),
     ("score --src a --tgt b --tgt c", "--tgt is given twice"),

@@ -42,6 +42,22 @@ def test_each_sentence_stands_with_its_text_and_words(sources):
         assert " ".join(OUTPUTS[number].split()) in sentence_text
 
 
+def test_of_several_references_the_nearest_is_marked():
+    references = [["a b X d e", "x"], ["a b c d", None], ["q r", "y"]]
+    scoring = Scoring(ter=False, resamples=0)
+    found = assess(["a b c d e", "y"], references, scoring=scoring)
+    items = re.findall(r"<li .*?</li>", page("x", found, origin=""))
+    first, second = sorted(items)
+    sides = dict(re.findall(r"<dt>(.*?)</dt><dd[^>]*>(.*?)</dd>", first))
+    assert sides["reference 1"] == "a b X d e" and sides["reference 3"] == "q r"
+    assert sides["reference 2"] == "a b c d"
+    assert sides["translation"] == "a b c d <ins>e</ins>"
+    names = re.findall("<dt>(.*?)</dt>", second)
+    assert names == ["reference 1", "reference 3", "translation"]
+    assert "<dd>y</dd>" in re.sub(' dir="auto"', "", second)
+    assert "Of several references, the one with the highest" in page("x", found, origin="")
+
+
 def test_marks_by_hand():
     ours, theirs = differences("the big dog sleeps now", "the dog sleeps today now here")
     assert [words for words, differs in ours if differs] == ["big"]

@@ -31,7 +31,7 @@ GERMAN = Scoring(language="de", resamples=50)
 def test_the_metrics_of_a_setting(changes, names):
     scoring = dataclasses.replace(GERMAN, **changes)
     assert [metric.name for metric in scoring.metrics(REFERENCES)] == names
-    assert len(scoring.notes) == ("language" in changes)
+    assert len(scoring.notes(REFERENCES)) == ("language" in changes)
 
 
 def test_everything_is_in_the_json_and_in_the_table():

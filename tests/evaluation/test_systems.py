@@ -12,6 +12,7 @@ from flaxformer_mt.evaluation import evaluate
 from flaxformer_mt.evaluation.compare import common_scoring, common_text, find_system
 from flaxformer_mt.evaluation.evaluate import System, check, keep, kept_names, read_kept
 from flaxformer_mt.evaluation.metrics import ScoringError
+from flaxformer_mt.evaluation.references import Given, References
 from flaxformer_mt.evaluation.scoring import Scoring, assess
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.paths import as_path, write_text
@@ -26,12 +27,13 @@ def kept(
     name: str = "set",
     *,
     sources: list[str] | None = SOURCES,
+    references: Given = REFERENCES,
     examples: int = 0,
     **scoring: Any,
 ) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     settings = Scoring(ter=False, resamples=0, language="de", **scoring)
-    assessment = assess(HYPOTHESES, REFERENCES, sources=sources, scoring=settings)
+    assessment = assess(HYPOTHESES, references, sources=sources, scoring=settings)
     how = {"directory": directory, "settings": {}, "examples": examples, "origin": ""}
     return keep(assessment, name=name, **how).scores
 
@@ -73,6 +75,27 @@ def test_an_evaluation_comes_back_as_it_was_kept(run):
     assert (system.references, system.sources, system.tokenizer) == (None, None, None)
 
 
+def test_several_references_come_back_with_those_that_are_missing(tmp_path):
+    several = [REFERENCES, ["A B", None], ["a", ""]]
+    system = find_system(str(kept(tmp_path, references=several)))
+    assert system.references == several
+    theirs = tmp_path / "set.ref2.txt"
+    assert theirs.read_text() == "A B\n\n" and (tmp_path / "set.ref3.txt").exists()
+    assert common_text([system])[0].missing() == [[], [2], []]
+    for other, message in (
+        (REFERENCES, "was evaluated on 3 references, not 1: evaluate all"),
+        ([*several[:2], ["a", None]], r"a different reference \(line 2 differs\)"),
+    ):
+        with pytest.raises(ScoringError, match=message):
+            common_text([system], references=other)
+
+    theirs.write_text("A B\n")
+    with pytest.raises(ScoringError, match=r"set.ref2.txt: has no line 2: evaluate that run again"):
+        find_system(str(tmp_path / "set.json"))
+    kept(tmp_path)
+    assert not theirs.exists() and read_kept(tmp_path, "set").references == REFERENCES
+
+
 def test_what_is_missing_or_no_text_is_named(run, tmp_path):
     (tmp_path / "bad").write_bytes(b"good\n\xff\n")
     for path, message in (
@@ -102,8 +125,8 @@ def test_what_is_missing_or_no_text_is_named(run, tmp_path):
 def test_all_have_one_text():
     plain = System(name="a", hypotheses=["x", "y"])
     brought = System(name="b", hypotheses=["x", "y"], references=REFERENCES, sources=SOURCES)
-    assert common_text([plain, brought]) == (REFERENCES, SOURCES)
-    assert common_text([plain], references=["r"]) == (["r"], None)
+    assert common_text([plain, brought]) == (References.of(REFERENCES), SOURCES)
+    assert common_text([plain], references=["r"]) == (References.of(["r"]), None)
     with pytest.raises(ScoringError, match="no reference to compare with: give --ref"):
         common_text([plain])
     with pytest.raises(ScoringError, match=r"b: was evaluated on a different .*\(line 2 differs\)"):
@@ -118,15 +141,15 @@ def test_all_have_one_source_or_none():
     plain = System(name="plain", hypotheses=[], references=REFERENCES)
     notes: list[str] = []
     systems = [plain, first, plain, unlike]
-    assert common_text(systems, note=notes.append) == (REFERENCES, None)
+    assert common_text(systems, note=notes.append) == (References.of(REFERENCES), None)
     assert notes[0].startswith("other: translated a different source than one (line 2 differs): ")
     with pytest.raises(ScoringError, match=r"line 2 differs\): choose one with --src FILE"):
         common_text(systems, need_sources=True, note=notes.append)
 
     # What is said outright holds.
     text = common_text(systems, sources=SOURCES, need_sources=True, note=notes.append)
-    assert text == (REFERENCES, SOURCES)
-    assert common_text([first, plain, first], note=notes.append) == (REFERENCES, SOURCES)
+    assert text == (References.of(REFERENCES), SOURCES)
+    assert common_text([first, plain, first], note=notes.append) == text
     assert len(notes) == 1
 
 

@@ -13,6 +13,7 @@ import sacrebleu.utils
 from sacrebleu.dataset import DATASETS
 
 from flaxformer_mt.evaluation.metrics import ScoringError
+from flaxformer_mt.evaluation.references import References
 from flaxformer_mt.evaluation.testsets import STALL_SECONDS, load_testset
 
 
@@ -20,7 +21,7 @@ from flaxformer_mt.evaluation.testsets import STALL_SECONDS, load_testset
 def folder(tmp_path, monkeypatch) -> Path:
     """sacreBLEU's folder, empty, and no network. A set keeps its place since it was imported."""
     monkeypatch.setattr(sacrebleu.utils, "SACREBLEU_DIR", str(tmp_path))
-    for name in ("wmt14/full", "wmt21/B", "wmt21/dev", "wmt22", "wmt23"):
+    for name in ("wmt14/full", "wmt17/tworefs", "wmt21/B", "wmt21/dev", "wmt22", "wmt23"):
         monkeypatch.setattr(DATASETS[name], "_outdir", str(tmp_path / name))
         monkeypatch.setattr(DATASETS[name], "_rawdir", str(tmp_path / name / "raw"))
     unreachable = urllib.error.URLError("Name or service not known")
@@ -44,26 +45,43 @@ def test_on_disk_nothing_is_fetched(folder):
 
 
 @pytest.mark.parametrize(
-    ("name", "langpair", "field"),
+    ("name", "langpair", "fields"),
     [
-        ("wmt21/B", "cs-en", "ref:B"),
-        ("wmt23", "en-de", "ref:refA"),
-        ("wmt22", "liv-en", "ref"),
-        ("wmt21/dev", "en-ha", "ref:A"),
+        ("wmt21/B", "cs-en", ["ref:B"]),
+        ("wmt23", "en-de", ["ref:refA"]),
+        ("wmt22", "liv-en", ["ref"]),
+        ("wmt21/dev", "en-ha", ["ref:A", "ref"]),
     ],
 )
-def test_it_is_the_reference_that_sacrebleu_scores_with(folder, monkeypatch, name, langpair, field):
+def test_they_are_the_references_that_sacrebleu_scores_with(
+    folder, monkeypatch, name, langpair, fields
+):
     names = ["src", "ref", "ref:A", "ref:B", "ref:refA", "ref:refB"]
     for reference in names:
         put(folder, name, reference.replace(":", "-"), [reference], langpair)
-    assert load_testset(name, langpair) == (["src"], [field], 4)
+    sources, references, unused = load_testset(name, langpair)
+    assert sources == ["src"] and unused == 5 - len(fields)
+    assert References.of(references).columns == tuple([field] for field in fields)
     # So does sacreBLEU itself with these files.
     data = DATASETS[name]
     monkeypatch.setattr(data, "fieldnames", lambda _: names)
     paths = [data._get_txt_file_path(langpair, reference) for reference in names]
     monkeypatch.setattr(data, "get_files", lambda _: paths)
     theirs = [Path(path).read_text() for path in data.get_reference_files(langpair)]
-    assert f"{field}\n" in theirs
+    assert sorted(theirs) == sorted(f"{field}\n" for field in fields)
+
+
+def test_a_set_of_two_references_has_both_or_is_refused(folder):
+    put(folder, "wmt17/tworefs", "src", ["a"], "en-fi")
+    put(folder, "wmt17/tworefs", "ref-0", ["A"], "en-fi")
+    both = "wmt17_tworefs.en-fi.ref-0 and wmt17_tworefs.en-fi.ref-1 "
+    with pytest.raises(ScoringError, match=both):
+        load_testset("wmt17/tworefs", "en-fi")
+    put(folder, "wmt17/tworefs", "ref-1", ["B"], "en-fi")
+    assert load_testset("wmt17/tworefs", "en-fi") == (["a"], (["A"], ["B"]), 0)
+    put(folder, "wmt17/tworefs", "ref-1", ["B", "C"], "en-fi")
+    with pytest.raises(ScoringError, match="has 1 lines and .*ref-1 has 2: remove"):
+        load_testset("wmt17/tworefs", "en-fi")
 
 
 def test_files_that_do_not_do_are_refused(folder):
