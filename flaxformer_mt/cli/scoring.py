@@ -12,9 +12,10 @@ from flaxformer_mt.api import say
 from flaxformer_mt.bulk.stream import NOTES
 from flaxformer_mt.cli.arguments import Flag, count, flags, samples, utf8_text
 from flaxformer_mt.config.languages import base_language, language_pair, target_language_of
+from flaxformer_mt.evaluation.bleu_tokenizers import OF_PIECES, TOKENIZERS
 from flaxformer_mt.evaluation.comet import MODEL, require_comet
 from flaxformer_mt.evaluation.evaluate import read_segments
-from flaxformer_mt.evaluation.metrics import TOKENIZERS, ScoringError
+from flaxformer_mt.evaluation.metrics import ScoringError
 from flaxformer_mt.evaluation.paper_protocol import LANGUAGES
 from flaxformer_mt.evaluation.references import References
 from flaxformer_mt.evaluation.scoring import CHRF_WORD_ORDERS, TER_OPTIONS, Scoring
@@ -36,9 +37,10 @@ def _word_order(text: str) -> int:
 _CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
 _METRICS = {
     "--tokenize": Flag(
-        "sacreBLEU's tokenisation; none: the text is already tokenised (default: the run's, else "
-        "by target language: sacreBLEU's choice, or char for other text without blanks between "
-        "words)",
+        "sacreBLEU's tokenisation; none: the text is already tokenised; "
+        f"{', '.join(OF_PIECES)}: spBLEU, with a model that sacreBLEU downloads (default: the "
+        "run's, else by target language: sacreBLEU's choice, or char for other text without blanks "
+        "between words)",
         choices=TOKENIZERS,
     ),
     "--lowercase": Flag("BLEU and chrF ignore case"),

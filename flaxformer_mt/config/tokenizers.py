@@ -2,13 +2,11 @@
 
 import dataclasses
 import importlib.util
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 from flaxformer_mt.config.languages import base_language, is_written_without_blanks
 from flaxformer_mt.config.schema import BleuTokenizer, CorpusConfig, DataConfig
 
-# What `data.bleu_tokenizer` may name, and "none" for text that is tokenised.
-TOKENIZERS = (*(name for name in get_args(BleuTokenizer) if name != "auto"), "none")
 USUAL: BleuTokenizer = "13a"  # mteval's, which splits at blanks and punctuation
 # sacreBLEU's own choices that differ from the usual one.
 _OF_LANGUAGE: dict[str, BleuTokenizer] = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}

@@ -4,6 +4,7 @@ with `sacrebleu` (Post, 2018)."""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 from collections import Counter
@@ -17,7 +18,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from flaxformer_mt.config.tokenizers import TOKENIZERS as TOKENIZERS, USUAL, missing_extra
+from flaxformer_mt.config.tokenizers import USUAL
+from flaxformer_mt.evaluation.bleu_tokenizers import sacrebleu_with
 from flaxformer_mt.evaluation.references import (
     VARIABLE,
     Given,
@@ -83,19 +85,14 @@ class Metric:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Bleu(Metric):
-    """sacreBLEU: `13a` is mteval's tokenisation, `none` is for tokenised text."""
+    """sacreBLEU: `13a` is mteval's tokenisation, `none` is for tokenised text. Raises ScoringError
+    for a tokenisation that can't be used here."""
 
     tokenizer: str = USUAL
     lowercase: bool = False
 
     def __post_init__(self) -> None:
-        if self.tokenizer not in TOKENIZERS:
-            raise ScoringError(f"no tokenizer {self.tokenizer!r}: {', '.join(TOKENIZERS)}")
-        if extra := missing_extra(self.tokenizer):
-            raise ScoringError(
-                f'the tokenizer {self.tokenizer} needs: pip install "sacrebleu[{extra}]"; or '
-                "choose another with --tokenize, and for a new run with data.bleu_tokenizer"
-            )
+        _ = self._bleu  # an error now costs no translating
         if not self.name:
             kind = "bleu_tokenized" if self.tokenizer == "none" else f"sacrebleu_{self.tokenizer}"
             object.__setattr__(self, "name", kind + ("_lc" if self.lowercase else ""))
@@ -105,15 +102,13 @@ class Bleu(Metric):
         return self.signature_with("1")
 
     def signature_with(self, references: str) -> str:
-        bleu = BLEU(tokenize=self.tokenizer, lowercase=self.lowercase, force=True)
+        bleu = copy.copy(self._bleu)
+        bleu.effective_order = False
         return _signature(bleu, references)
 
-    @functools.cached_property
+    @property
     def _bleu(self) -> BLEU:
-        # Effective order spares a log message about single sentences.
-        return BLEU(
-            tokenize=self.tokenizer, lowercase=self.lowercase, force=True, effective_order=True
-        )
+        return sacrebleu_with(self.tokenizer, lowercase=self.lowercase)
 
     def row(self, hypothesis: str, reference: str) -> Sequence[float]:
         return self.row_of_several(hypothesis, [reference])

@@ -1,18 +1,16 @@
 """sacreBLEU's test sets by name, from its local folder or downloaded."""
 
 import difflib
-import socket
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import sacrebleu.utils
 from sacrebleu.dataset import DATASETS
 
+from flaxformer_mt.evaluation.bleu_tokenizers import limited_sockets
 from flaxformer_mt.evaluation.evaluate import read_segments
 from flaxformer_mt.evaluation.metrics import ScoringError
 from flaxformer_mt.evaluation.references import Given, References
-
-STALL_SECONDS = 20.0  # without a byte, after which a download is given up
 
 
 class _Paths(NamedTuple):
@@ -97,11 +95,9 @@ def _advice(name: str, langpair: str) -> str:
 
 
 def _fetched(name: str, langpair: str) -> _Paths | None:
-    # sacreBLEU opens its downloads without a time limit: one for all sockets meanwhile.
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(STALL_SECONDS)
     try:
-        DATASETS[name].get_files(langpair)
+        with limited_sockets():
+            DATASETS[name].get_files(langpair)
     # Anything: sockets, HTTP, archives, and sys.exit for a wrong digest.
     except (Exception, SystemExit) as error:
         url = (DATASETS[name].data or ["nowhere"])[0]
@@ -110,6 +106,4 @@ def _fetched(name: str, langpair: str) -> _Paths | None:
             f"the test set {name} is not on this machine and cannot be downloaded from {url} "
             f"({reason}): {_advice(name, langpair)}"
         ) from error
-    finally:
-        socket.setdefaulttimeout(before)
     return _on_disk(name, langpair)

@@ -1,18 +1,26 @@
 """`evaluate` and `compare` beside the command that comes with sacreBLEU, digit by digit."""
 
+import io
 import json
 import re
 import subprocess
 import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+import sentencepiece as spm
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
+from sacrebleu.tokenizers import tokenizer_spm
 
-from flaxformer_mt.evaluation import significance
+from flaxformer_mt.evaluation import bleu_tokenizers, significance
+from flaxformer_mt.evaluation.bleu_tokenizers import OF_PIECES, model_file, sacrebleu_with
 from flaxformer_mt.evaluation.metrics import Bleu, Chrf, Metric, ScoringError, Ter, measure
 from flaxformer_mt.evaluation.paper_protocol import PaperBleu
 from flaxformer_mt.evaluation.references import References
@@ -175,3 +183,64 @@ def test_a_metric_of_one_s_own_takes_the_best_reference():
     lower = Exact(name="exact", higher_is_better=False)
     (exact,) = measure([lower], SECOND, [FIRST, SECOND])
     assert exact.score < 60
+
+
+@pytest.fixture
+def models(tmp_path, monkeypatch) -> Iterator[Path]:
+    """sacreBLEU's folder of SentencePiece models, empty, and no network."""
+    monkeypatch.setenv("SACREBLEU", str(tmp_path / "sacrebleu"))
+    monkeypatch.setattr(tokenizer_spm, "SACREBLEU_DIR", str(tmp_path / "sacrebleu"))
+    unreachable = urllib.error.URLError("Name or service not known")
+    monkeypatch.setattr(urllib.request, "urlopen", mock.Mock(side_effect=unreachable))
+    sacrebleu_with.cache_clear()
+    yield tmp_path / "sacrebleu" / "models"
+    sacrebleu_with.cache_clear()
+
+
+def test_spbleu_is_the_command_s_with_the_models_that_it_keeps(folder, models):
+    """With a small model in the place of FLORES's, which sacreBLEU would download."""
+    models.mkdir(parents=True)
+    written = io.BytesIO()
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=iter(FIRST), model_writer=written, vocab_size=80, minloglevel=2
+    )
+    for tokenizer in OF_PIECES:
+        model_file(tokenizer).write_bytes(written.getvalue())
+    for tokenizer in OF_PIECES:
+        words = ["--tokenize", tokenizer]
+        expected, *_ = json.loads(theirs("a.de", "b.de", "-i", "one", *words))
+        call = ["--hypotheses", "one", "--no-ter", "--resamples", "0", "--ref", "a.de", "b.de"]
+        scores = ours("evaluate", *call, *words)["one"]
+        name = f"sacrebleu_{tokenizer}"
+        assert scores["metrics"][name] == pytest.approx(expected["score"], abs=1e-9)
+        assert scores["signatures"][name] == expected["signature"]
+        assert scores["metrics"][name] != ours("evaluate", *call)["one"]["metrics"]["sacrebleu_13a"]
+
+
+def test_every_tokenisation_of_sacrebleu_is_offered():
+    done = run_captured("evaluate", "--help")
+    choices = re.search(r"--tokenize \{(.*?)\}", re.sub(r"\s+", " ", done.output))
+    assert choices and choices[1].replace(" ", "").split(",") == [*BLEU.TOKENIZERS]
+
+
+def test_a_model_that_is_missing_or_damaged_is_named(folder, models):
+    call = ["evaluate", "--hypotheses", "one", "--ref", "a.de", "--tokenize", "flores200"]
+    done = run_captured(*call)
+    assert done.status == 1 and "(Name or service not known): on a machine with a" in done.last
+    file = models / "flores200sacrebleuspm"
+    assert f"copy its ~/.sacrebleu/models/{file.name} to {file}, in the folder" in done.last
+    assert "sacreBLEU can't download from https://tinyurl.com/flores200sacrebleuspm" in done.last
+    file.write_text("<html>please log in</html>")
+    done = run_captured(*call)
+    assert done.status == 2 and f"{file}: is not a SentencePiece model (" in done.last
+    assert "remove it, and sacreBLEU downloads it again from https://tinyurl.com" in done.last
+
+
+def test_other_reasons_why_a_tokenisation_cannot_be_used(monkeypatch):
+    with pytest.raises(ScoringError, match="no tokenizer 'moses': none, zh"):
+        Bleu(tokenizer="moses")
+    monkeypatch.setattr(bleu_tokenizers, "missing_extra", lambda tokenizer: "")
+    fail = mock.Mock(side_effect=RuntimeError("another dictionary"))
+    monkeypatch.setattr(bleu_tokenizers, "BLEU", fail)
+    with pytest.raises(ScoringError, match="tokenizer ko-mecab can't be used: another dictionary"):
+        Bleu(tokenizer="ko-mecab")

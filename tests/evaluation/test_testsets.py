@@ -12,9 +12,10 @@ import pytest
 import sacrebleu.utils
 from sacrebleu.dataset import DATASETS
 
+from flaxformer_mt.evaluation.bleu_tokenizers import STALL_SECONDS
 from flaxformer_mt.evaluation.metrics import ScoringError
 from flaxformer_mt.evaluation.references import References
-from flaxformer_mt.evaluation.testsets import STALL_SECONDS, load_testset
+from flaxformer_mt.evaluation.testsets import load_testset
 
 
 @pytest.fixture

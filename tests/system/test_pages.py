@@ -82,7 +82,7 @@ def furnish(folder: Path, corpus: Path) -> None:
     source, target = ((corpus / f"test.{language}").read_text() for language in ("en", "de"))
     (folder / "input.en").write_text(source)
     (folder / "corpus.en.zst").write_bytes(zstd.compress(source.encode()))
-    for name in ("theirs", "one", "two"):
+    for name in ("theirs", "one", "two", "first", "second"):
         (folder / f"{name}.de").write_text(target)
     lines = list(zip(source.splitlines(), target.splitlines(), strict=True))
     (folder / "pairs.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in lines))
