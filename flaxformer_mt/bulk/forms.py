@@ -12,6 +12,7 @@ from flaxformer_mt.data.corpus.json_records import NoText, first_name, parsed, t
 from flaxformer_mt.data.vocabulary import Vocabulary
 from flaxformer_mt.decoding.text.segments import Target
 from flaxformer_mt.errors import UserError
+from flaxformer_mt.n_best_lists import line_of
 from flaxformer_mt.wording import counted
 
 if TYPE_CHECKING:
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
 
 Name = Literal["text", "tsv", "jsonl"]
 NAMES: tuple[Name, ...] = ("text", "tsv", "jsonl")
-WRITABLE: dict[Name, tuple[Name, ...]] = {
-    "text": ("text", "tsv", "jsonl"),
-    "tsv": ("tsv", "text"),
-    "jsonl": ("jsonl", "text"),
+Written = Literal["text", "tsv", "jsonl", "moses"]
+WRITTEN: tuple[Written, ...] = (*NAMES, "moses")
+WRITABLE: dict[Name, tuple[Written, ...]] = {
+    "text": ("text", "tsv", "jsonl", "moses"),
+    "tsv": ("tsv", "text", "moses"),
+    "jsonl": ("jsonl", "text", "moses"),
 }
 
 
@@ -56,7 +59,7 @@ class Shown:
     scores: bool = False
     alignments: bool = False
     tokens: bool = False
-    n_best: bool = False  # in JSON a list below the best, else numbered lines
+    n_best: bool = False  # in JSON a list below the best, in text and columns numbered lines
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,12 +69,12 @@ class Form:
     `column`, from 0, is translated in place, or with `append`, always for text, after the last.
     `key` leads to a JSON object's source (a dot into an object); its translation goes under
     `target_key`, which begins the other fields' names unless it is the default. All else is passed
-    through. Raises ValueError if two keys are the same, and UnwritableError, a ValueError, for a
-    format that can't be written from the other.
+    through, except to "moses": n-best lists as Moses writes them. Raises ValueError if two keys are
+    the same, and UnwritableError, a ValueError, for a format that can't be written from the other.
     """
 
     read: Name = "text"
-    write: Name = "text"
+    write: Written = "text"
     column: int = 0
     append: bool = False
     key: str = "source"
@@ -131,7 +134,8 @@ class Form:
         *,
         number: int = 1,
     ) -> bytes:
-        """The lines to write; lines of n-best lists begin with the source's `number` and a tab."""
+        """The lines to write; lines of n-best lists begin with the source's `number` and a tab, or
+        in Moses's form with one less."""
         aligned: Sequence[Alignment | None] = alignments or [None] * len(translation.hypotheses)
         hypotheses = list(zip(translation.hypotheses, aligned, strict=True))
         if self.write == "jsonl":
@@ -145,6 +149,12 @@ class Form:
                     self._object(hypothesis, alignment) for hypothesis, alignment in hypotheses
                 ]
             return with_fields(record.json or _dumped({self.key: record.source}), fields)
+
+        if self.write == "moses":
+            return "".join(
+                f"{_of_moses(number - 1, hypothesis, alignment)}\n"
+                for hypothesis, alignment in hypotheses
+            ).encode()
 
         index = f"{number}\t" if self.shown.n_best else ""
         return "".join(
@@ -347,6 +357,16 @@ def with_fields(whole: str, fields: dict[str, Any]) -> bytes:
     inside = whole[:-1].rstrip()
     comma = "" if inside.endswith("{") and not inside[:-1] else ", "
     return f"{inside}{comma}{_dumped(fields)[1:]}\n".encode()
+
+
+def _of_moses(sentence: int, hypothesis: Hypothesis, aligned: Alignment | None) -> str:
+    return line_of(
+        sentence,
+        hypothesis.text,
+        log_prob=hypothesis.log_prob,
+        score=hypothesis.score,
+        alignment=None if aligned is None else str(aligned),
+    )
 
 
 def _as_column(text: str) -> str:

@@ -24,10 +24,12 @@ from flaxformer_mt.evaluation.compare import (
     compare,
     find_system,
 )
+from flaxformer_mt.evaluation.n_best import CHOICES
 from flaxformer_mt.evaluation.significance import TRIALS
 from flaxformer_mt.rundir.paths import as_path, check_output, write_json
 
-_EPILOG = """SYSTEM is a file of hypotheses from any toolkit, one per line; a run directory, with
+_EPILOG = """SYSTEM is a file of hypotheses from any toolkit, one per line or n-best lists
+as Moses and Marian write them; a run directory, with
 --set to choose an evaluation; or a NAME.json written by `evaluate`. NAME=SYSTEM gives it a name.
 The first system is the baseline. Runs include their references; files need --ref."""
 
@@ -38,6 +40,11 @@ _WHAT = {
     **BLANK_REFERENCES,
     "--src": Flag("source, for COMET and scores by source length", takes="FILE"),
     **TESTSET,
+    "--from-n-best": Flag(
+        "of files with n-best lists: score each sentence's first translation, or the one with the "
+        "highest score in the file (default: first)",
+        choices=CHOICES,
+    ),
     "--set": Flag("run directories: the evaluation to compare", takes="NAME", read=utf8_text),
     "--method": Flag("significance test", choices=(*METHODS, "both")),
     "--trials": Flag(
@@ -57,7 +64,10 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     add_scoring(parser)
     options = parser.parse_args(arguments)
     _check(options, parser)
-    systems = [find_system(system, evaluation=options.set) for system in options.systems]
+    systems = [
+        find_system(system, evaluation=options.set, from_n_best=options.from_n_best, note=say)
+        for system in options.systems
+    ]
     if options.set is not None and not any(system.evaluation for system in systems):
         parser.error("--set is for run directories, but these systems are files")
     sources, references = given_text(options)

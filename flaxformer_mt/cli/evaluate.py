@@ -55,12 +55,15 @@ from flaxformer_mt.config import CorpusConfig
 from flaxformer_mt.config.languages import base_language, languages_of_tag, tag_of_each_pair
 from flaxformer_mt.config.tokenizers import for_corpus
 from flaxformer_mt.evaluation.evaluate import check_place, keep, read_segments
+from flaxformer_mt.evaluation.metrics import ScoringError
+from flaxformer_mt.evaluation.n_best import CHOICES, lists_in, remarks
 from flaxformer_mt.evaluation.page import SHOWN
+from flaxformer_mt.evaluation.references import References
 from flaxformer_mt.evaluation.scoring import Scoring, assess, scoring_of
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, chosen_weights
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import as_path
-from flaxformer_mt.wording import about_lines
+from flaxformer_mt.wording import about_lines, counted
 
 if TYPE_CHECKING:
     from flaxformer_mt.api.runs import Sets
@@ -85,8 +88,15 @@ _WHAT = {
     **BLANK_REFERENCES,
     **TESTSET,
     "--hypotheses": Flag(
-        "score this file instead of a run's translations; needs --ref; --src is optional",
+        "score this file, of one translation per line or n-best lists as Moses and Marian write "
+        "them, instead of a run's translations; needs --ref; --src is optional",
         takes="FILE",
+    ),
+    "--from-n-best": Flag(
+        "if --hypotheses has n-best lists, score each sentence's first translation, the one with "
+        "the highest score in the file, or, as an oracle, that with the highest chrF (default: "
+        "first)",
+        choices=(*CHOICES, "oracle"),
     ),
     "--output": Flag(
         "where to save scores and translations (default: the run's evaluation folder; "
@@ -144,6 +154,8 @@ def _check_run(options: Namespace, parser: ArgumentParser, given_flags: Set[str]
     """Refuses flags that contradict each other where a run translates."""
     if options.workdir is None:
         parser.error("give --workdir DIR to translate with a run, or --hypotheses FILE")
+    if options.from_n_best is not None:
+        parser.error("--from-n-best is for a file of n-best lists: add --hypotheses FILE")
     if (options.src is None) != (options.ref is None):
         parser.error("--src and --ref go together")
     if options.src is not None and given_flags & {"set", "folder"}:
@@ -282,15 +294,13 @@ def score_file(options: Namespace, parser: ArgumentParser) -> int:
     directory = None if options.output is None else as_path(options.output)
     if directory is not None:
         check_place(name, directory)
-    hypotheses = read_segments(options.hypotheses)
     sources, references = given_text(options)
     assert references is not None  # since `main` has checked --ref and --testset
-    require_aligned((options.hypotheses, hypotheses), (name_of_references(options), references))
+    hypotheses, settings = _hypotheses(options, references)
     assessment = assess(hypotheses, references, sources=sources, scoring=how)
     for note in assessment.scores.notes:
         say(f"{name}: {note}")
 
-    settings = {"hypotheses": options.hypotheses}
     if directory is not None:
         files = keep(
             assessment,
@@ -306,3 +316,28 @@ def score_file(options: Namespace, parser: ArgumentParser) -> int:
     else:
         print(f"{name}: {assessment.scores.one_line()}\n\n{assessment.table()}")
     return 0
+
+
+def _hypotheses(options: Namespace, references: References) -> tuple[list[str], dict[str, str]]:
+    """The text that a file of --hypotheses stands for, and how NAME.json describes it. Raises
+    ScoringError."""
+    path, choice = options.hypotheses, options.from_n_best
+    hypotheses = read_segments(path)
+    settings = {"hypotheses": path}
+    lists = lists_in(path, hypotheses, choice)
+    if lists is None:
+        require_aligned((path, hypotheses), (name_of_references(options), references))
+        return hypotheses, settings
+
+    sentences = len(lists.candidates)
+    if sentences != len(references):
+        raise ScoringError(
+            f"{path} has n-best lists of {counted(sentences, 'sentence')}, "
+            f"{name_of_references(options)} has {counted(len(references), 'line')}: they must match"
+        )
+    for sentence in remarks(lists, choice):
+        say(f"{path}: {sentence}")
+    settings["from_n_best"] = choice or "first"
+    if choice == "oracle":
+        return lists.oracle(references, lowercase=options.lowercase), settings
+    return lists.chosen(choice or "first"), settings

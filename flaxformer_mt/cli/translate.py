@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import flaxformer_mt as fm
-from flaxformer_mt.bulk.forms import NAMES, Form, Name, Shown, UnwritableError
+from flaxformer_mt.bulk.forms import NAMES, WRITTEN, Form, Shown, UnwritableError, Written
 from flaxformer_mt.cli.arguments import (
     NO_SPLIT,
     TAG,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _LINES = {
     "--n-best": Flag(
         "up to N translations per line: a list in jsonl, else lines starting with "
-        "the source line's number and a tab",
+        "the source line's number and a tab (see --output-format moses, too)",
         takes="N",
         read=positive,
     ),
@@ -52,7 +52,11 @@ _FORMS = {
         "jsonl: one JSON object per line, adding the translation",
         choices=NAMES,
     ),
-    "--output-format": Flag("output format (default: --format)", choices=NAMES),
+    "--output-format": Flag(
+        "output format (default: --format); moses: n-best lists for other programs, with lines "
+        "like `0 ||| translation ||| log_prob= -1.2 ||| -0.8`",
+        choices=WRITTEN,
+    ),
     "--column": Flag("tsv: the column to translate (default: 1)", takes="N", read=positive),
     "--append": Flag("tsv: add the translation as the last column instead of replacing the source"),
     "--key": Flag(
@@ -159,7 +163,7 @@ def _terminology(options: Namespace, parser: ArgumentParser) -> Terminology | No
     return None
 
 
-def _check_formats(options: Namespace, parser: ArgumentParser, output_format: Name) -> None:
+def _check_formats(options: Namespace, parser: ArgumentParser, output_format: Written) -> None:
     """Refuses flags that the formats of input and output have no use for."""
     _check_keys(options, parser, output_format)
     if options.column is not None and options.format != "tsv":
@@ -172,7 +176,7 @@ def _check_formats(options: Namespace, parser: ArgumentParser, output_format: Na
         parser.error("--alignments needs a single model: leave out --ensemble")
 
 
-def _check_keys(options: Namespace, parser: ArgumentParser, output_format: Name) -> None:
+def _check_keys(options: Namespace, parser: ArgumentParser, output_format: Written) -> None:
     """Refuses flags for JSON objects where none are read or written."""
     reads = options.format == "jsonl"
     writes = output_format == "jsonl"
@@ -190,7 +194,7 @@ def _check_keys(options: Namespace, parser: ArgumentParser, output_format: Name)
             parser.error(f"{flag} is for JSON objects: add {advice}")
 
 
-def _form(options: Namespace, parser: ArgumentParser, output_format: Name) -> Form:
+def _form(options: Namespace, parser: ArgumentParser, output_format: Written) -> Form:
     try:
         return Form(
             read=options.format,

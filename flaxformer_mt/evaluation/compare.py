@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from flaxformer_mt.evaluation.evaluate import System, kept_names, read_kept, read_segments
+from flaxformer_mt.evaluation.evaluate import System, kept_names, read_kept
 from flaxformer_mt.evaluation.metrics import ScoringError
+from flaxformer_mt.evaluation.n_best import Choice, hypotheses_of
 from flaxformer_mt.evaluation.references import Given, References
 from flaxformer_mt.evaluation.scoring import Assessment, Scoring, assess
 from flaxformer_mt.evaluation.significance import (
@@ -120,6 +121,7 @@ def compare(
     scoring: Scoring | None = None,
     methods: Collection[Method] = METHODS,
     trials: int = TRIALS,
+    from_n_best: Choice | None = None,
     note: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
 ) -> Comparison:
     """Scores every system and tests the others against the first, metric by metric.
@@ -127,14 +129,18 @@ def compare(
     A system is `[NAME=]PATH`: a file of hypotheses, a NAME.json written by `evaluate`, or a run
     directory (its `evaluation`, or its only one). By default the systems bring references and
     sources, and are scored as before; `note` gets reasons for doubt. `references` is one text per
-    sentence, or several such sequences, with None for a missing text.
+    sentence, or several such sequences, with None for a missing text. `from_n_best` says which
+    translation a file of n-best lists stands for: "first" (the default), or the one with the
+    highest "score" in it.
 
     Raises ScoringError for fewer than two systems, a name used twice, no resamples, sides that
     aren't aligned, and missing or different references; CorpusError and RunDirectoryError for what
     can't be read.
     """
     loaded = [
-        system if isinstance(system, System) else find_system(system, evaluation=evaluation)
+        system
+        if isinstance(system, System)
+        else find_system(system, evaluation=evaluation, from_n_best=from_n_best, note=note)
         for system in systems
     ]
     common_references, sources = common_text(
@@ -218,8 +224,15 @@ def _tests(
     return {outcome.metric: outcome for outcome in outcomes}
 
 
-def find_system(argument: str | os.PathLike[str], *, evaluation: str | None = None) -> System:
-    """The system that `[NAME=]PATH` names. Raises ScoringError, CorpusError, RunDirectoryError."""
+def find_system(
+    argument: str | os.PathLike[str],
+    *,
+    evaluation: str | None = None,
+    from_n_best: Choice | None = None,
+    note: Callable[[str], None] = lambda _: None,
+) -> System:
+    """The system that `[NAME=]PATH` names; `note` is told about n-best lists. Raises ScoringError,
+    CorpusError, RunDirectoryError."""
     argument = os.fspath(argument)
     match = re.fullmatch(r"([^=/]+)=(.+)", argument, re.DOTALL)
     if match is None or Path(argument).exists():
@@ -238,7 +251,7 @@ def find_system(argument: str | os.PathLike[str], *, evaluation: str | None = No
             raise ScoringError(f"{text}: does not exist")
         system = read_kept(path.parent, path.name.removesuffix(".json"))
         return dataclasses.replace(system, name=name or system.name)
-    return System(name=name or path.name, hypotheses=read_segments(text))
+    return System(name=name or path.name, hypotheses=hypotheses_of(text, from_n_best, note))
 
 
 def _chosen_evaluation(run: RunDirectory, evaluation: str | None) -> str:

@@ -47,6 +47,19 @@ def test_scores_and_alignments_are_columns_around_each_translation():
     assert made(form, b"a", "x", "y", aligned=ALIGNED) == b"-0.5000\tx\t0-1 1-0\n-1.0000\ty\t0-0\n"
 
 
+def test_n_best_lists_as_moses_has_them_count_from_0():
+    form = Form(write="moses", shown=Shown(n_best=True))
+    assert made(form, b"a", "x ||| 0-0", "y", number=3) == (
+        b"2 ||| x ||| 0-0 ||| log_prob= -1.250000 ||| -0.500000\n"
+        b"2 ||| y ||| log_prob= -2.500000 ||| -1.000000\n"
+    )
+    form = Form(read="tsv", write="moses", column=1, shown=Shown(alignments=True))
+    assert made(form, LINE_OF_COLUMNS, "x", "y", aligned=ALIGNED) == (
+        b"0 ||| x ||| log_prob= -1.250000 ||| -0.500000 ||| 0-1 1-0\n"
+        b"0 ||| y ||| log_prob= -2.500000 ||| -1.000000 ||| 0-0\n"
+    )
+
+
 def test_text_that_is_not_utf_8_is_refused():
     with pytest.raises(BadLine, match="is not UTF-8 text .byte 3."):
         Form().parse(b"ab\xff")

@@ -83,6 +83,27 @@ def test_objects_say_what_their_text_says_and_how_it_is_aligned(translate, trans
             assert all(0 <= src < len(line.split()) for src, _ in links)
 
 
+def test_moses_s_n_best_lists_have_the_same_translations(translate, run, translations, tmp_path):
+    text = TEXT + b"\n"
+    options = ("--n-best", 2, "--output-format")
+    objects = map(json.loads, translate(*options, "jsonl", stdin=text).output.splitlines())
+    done = translate(*options, "moses", "--output", tmp_path / "lists", stdin=text)
+    assert done.status == 0, done.errors
+    written = (tmp_path / "lists").read_text().split("\n")
+    assert written[-2:] == ["4 |||  ||| log_prob= 0.000000 ||| 0.000000", ""]
+    expected = [
+        f"{number} ||| {one['translation']} ||| log_prob= {one['log_prob']:.6f} ||| "
+        f"{one['score']:.6f}"
+        for number, translated in enumerate(objects)
+        for one in translated["n_best"]
+    ]
+    assert written[:-1] == expected and len(expected) == 9
+    (tmp_path / "ref").write_text("".join(f"{line}\n" for line in [*translations, ""]))
+    scored = ("evaluate", "--hypotheses", tmp_path / "lists", "--ref", tmp_path / "ref")
+    for choice in ("first", "score", "oracle"):
+        assert "chrF 100.00" in run(*scored, "--from-n-best", choice, status=0).output
+
+
 def test_score_is_what_translate_reported(translate, score):
     """Of tokens, whatever the lines; of texts where they encode into these tokens."""
     lines = TEXT + LONG + b"\n\n"

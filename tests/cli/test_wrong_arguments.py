@@ -96,7 +96,7 @@ CALLS = [
     # Forms of lines.
     (
         "translate --format jsonl --output-format tsv",
-        "--output-format: from jsonl you can write jsonl or text, not tsv",
+        "--output-format: from jsonl you can write jsonl or text or moses, not tsv",
     ),
     ("translate --shard 0/2", "--shard needs an output file"),
     ("score --output-shards 2", "--output-shards needs an output file"),
