@@ -203,6 +203,9 @@ def evaluations(
     """
     for name, scored in sets.items():
         one_set.check(name, scored.sources, scored.references, directory)
+        scored.scoring.metrics(
+            scored.references, scored.sources
+        )  # what they refuse, before the work
     from flaxformer_mt.api.validation import translate_together
     from flaxformer_mt.parallel.compile_cache import working_time
     from flaxformer_mt.parallel.processes import ALONE

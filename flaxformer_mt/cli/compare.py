@@ -70,6 +70,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     ]
     if options.set is not None and not any(system.evaluation for system in systems):
         parser.error("--set is for run directories, but these systems are files")
+    if options.from_n_best is not None and not any(system.has_n_best for system in systems):
+        parser.error("--from-n-best is for files of n-best lists, but these systems have none")
     sources, references = given_text(options)
     if references is not None:
         reference = name_of_references(options), references

@@ -324,7 +324,12 @@ def _hypotheses(options: Namespace, references: References) -> tuple[list[str], 
     path, choice = options.hypotheses, options.from_n_best
     hypotheses = read_segments(path)
     settings = {"hypotheses": path}
-    lists = lists_in(path, hypotheses, choice)
+    lists = lists_in(path, hypotheses)
+    if lists is None and choice is not None:
+        raise ScoringError(
+            f"{path}: has no n-best lists, whose lines look like '0 ||| translation ||| name= "
+            "value ||| score': leave out --from-n-best"
+        )
     if lists is None:
         require_aligned((path, hypotheses), (name_of_references(options), references))
         return hypotheses, settings

@@ -221,10 +221,7 @@ def _read_references(options: Namespace) -> References:
         return references
 
     if options.blank_references == "missing":
-        try:
-            return references.without_blanks()
-        except ScoringError as error:
-            raise ScoringError(f"{', '.join(options.ref)}: {error}") from error
+        return references.without_blanks()
     blank = references.blank_lines()
     if blank and options.blank_references is None:
         remark = (

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from flaxformer_mt.evaluation.evaluate import System, kept_names, read_kept
+from flaxformer_mt.evaluation.evaluate import System, kept_names, read_kept, read_segments
 from flaxformer_mt.evaluation.metrics import ScoringError
-from flaxformer_mt.evaluation.n_best import Choice, hypotheses_of
+from flaxformer_mt.evaluation.n_best import Choice, lists_in, remarks
 from flaxformer_mt.evaluation.references import Given, References
 from flaxformer_mt.evaluation.scoring import Assessment, Scoring, assess
 from flaxformer_mt.evaluation.significance import (
@@ -251,7 +251,20 @@ def find_system(
             raise ScoringError(f"{text}: does not exist")
         system = read_kept(path.parent, path.name.removesuffix(".json"))
         return dataclasses.replace(system, name=name or system.name)
-    return System(name=name or path.name, hypotheses=hypotheses_of(text, from_n_best, note))
+    return _system_of(text, name or path.name, from_n_best, note)
+
+
+def _system_of(
+    path: str, name: str, from_n_best: Choice | None, note: Callable[[str], None]
+) -> System:
+    """A file's lines or, of n-best lists, those that are chosen (default: the first)."""
+    lines = read_segments(path)
+    lists = lists_in(path, lines)
+    if lists is None:
+        return System(name=name, hypotheses=lines)
+    for sentence in remarks(lists, from_n_best):
+        note(f"{path}: {sentence}")
+    return System(name=name, hypotheses=lists.chosen(from_n_best or "first"), has_n_best=True)
 
 
 def _chosen_evaluation(run: RunDirectory, evaluation: str | None) -> str:

@@ -80,6 +80,7 @@ class System:
     lowercase: bool | None = None  # whether without regard to case
     language: str = ""  # of the target
     evaluation: str = ""  # which one of a run directory it is
+    has_n_best: bool = False  # the hypotheses were chosen from n-best lists
     search: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # how it was searched for
 
 

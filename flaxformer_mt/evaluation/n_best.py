@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, get_args
 
-from flaxformer_mt.evaluation.evaluate import read_segments
 from flaxformer_mt.evaluation.metrics import Chrf, ScoringError
 from flaxformer_mt.evaluation.references import References
 from flaxformer_mt.n_best_lists import Candidate, NotACandidate, begins_list, candidate_of
@@ -100,43 +99,20 @@ class NBestLists:
         return lines
 
 
-def hypotheses_of(
-    path: str, choice: Choice | None, note: Callable[[str], None] = lambda _: None
-) -> list[str]:
-    """A file's hypotheses: its lines or, of n-best lists, those that are chosen (default: the
-    first). `note` is told what a reader should know. Raises as `read_segments` and `lists_in`."""
-    lines = read_segments(path)
-    lists = lists_in(path, lines, choice)
-    if lists is None:
-        return lines
-    for sentence in remarks(lists, choice):
-        note(f"{path}: {sentence}")
-    return lists.chosen(choice or "first")
-
-
-def lists_in(path: str, lines: Sequence[str], choice: str | None) -> NBestLists | None:
-    """The n-best lists of a file's lines; None for plain text. Raises ScoringError, also for plain
-    text that has no use for a `choice`."""
-    if lines and begins_list(lines[0]):
-        return NBestLists.of(path, lines)
-    if choice is not None:
-        raise ScoringError(
-            f"{path}: has no n-best lists, whose lines look like '0 ||| translation ||| name= "
-            "value ||| score': leave out --from-n-best"
-        )
-    return None
+def lists_in(path: str, lines: Sequence[str]) -> NBestLists | None:
+    """The n-best lists of a file's lines; None for plain text. Raises ScoringError."""
+    return NBestLists.of(path, lines) if lines and begins_list(lines[0]) else None
 
 
 def remarks(lists: NBestLists, choice: Choice | Literal["oracle"] | None) -> Iterator[str]:
     """What a reader of scores should know about n-best lists and the choice from them."""
     chosen = {
-        "first": "the first",
-        "score": "the one with the highest score",
-        "oracle": "with the help of the references the one with the highest chrF, a bound for what "
-        "reranking can reach,",
+        "first": "the first translation of each",
+        "score": "the translation of each with the highest score",
+        "oracle": "the translation of each with the highest chrF, a bound for what reranking can "
+        "reach",
     }[choice or "first"]
-    count = counted(len(lists.candidates), "sentence")
-    yield f"n-best lists of {count}: {chosen} of each is scored"
+    yield f"n-best lists of {counted(len(lists.candidates), 'sentence')}; scored is {chosen}"
     if left_out := lists.left_out():
         remark = "without a translation: scored as an empty one"
         yield about_lines(remark, left_out[:_SHOWN], len(left_out))

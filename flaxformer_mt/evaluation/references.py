@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias, cast
 
 from flaxformer_mt.errors import UserError
+from flaxformer_mt.wording import counted
 
 VARIABLE = "var"  # sacreBLEU's word for sentences with different numbers of references
 
@@ -30,7 +31,7 @@ class References:
         for number, other in enumerate(others, start=2):
             if len(other) != len(first):
                 raise ScoringError(
-                    f"reference {number} has {len(other):,} sentences, but the first has "
+                    f"reference {number} has {counted(len(other), 'sentence')}, but the first has "
                     f"{len(first):,}: they must be aligned line by line"
                 )
         for line, texts in enumerate(zip(*self.columns, strict=True), start=1):
@@ -78,18 +79,23 @@ class References:
         return str(counts.pop()) if len(counts) == 1 else VARIABLE
 
     def blank_lines(self) -> list[int]:
-        """The lines, from 1, at which any reference has no words."""
-        return [
-            line
-            for line, texts in enumerate(zip(*self.columns, strict=True), start=1)
-            if any(text is not None and not text.strip() for text in texts)
-        ]
+        """The lines, from 1, at which some references have words and others have none."""
+        lines = []
+        for line, texts in enumerate(self, start=1):
+            are_blank = [not text.strip() for text in texts]
+            if any(are_blank) and not all(are_blank):
+                lines.append(line)
+        return lines
 
     def without_blanks(self) -> References:
-        """The same, with a missing text wherever one has no words. Raises ScoringError."""
+        """The same, without texts that have no words where others have some."""
+        lines = {*self.blank_lines()}
         return References(
             tuple(
-                [text if text and text.strip() else None for text in column]
+                [
+                    None if line in lines and not (text or "").strip() else text
+                    for line, text in enumerate(column, start=1)
+                ]
                 for column in self.columns
             )
         )

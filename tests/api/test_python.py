@@ -131,6 +131,25 @@ def test_sets_are_scored_kept_and_compared(run, translator):
             fm.evaluate(run, {name: (lines, lines)})
 
 
+def test_a_set_has_several_references(run, translator, monkeypatch):
+    lines = ["The dog sleeps .", "Who sings ?"]
+    text = {"mine": (lines, [lines, ["The cat sleeps .", None]])}
+    mine = fm.evaluate(run, text, translator=translator, scoring=QUICK)["mine"]
+    assert mine.scores.signatures["chrf"].startswith("nrefs:var|")
+    both = fm.compare([run, f"again={run}"], evaluation="mine", methods=["randomization"])
+    assert both.systems[0].assessment.references.missing() == [[], [2]]
+    # Refused before anything is translated.
+    monkeypatch.setattr(type(translator), "translate_lines", mock.Mock(side_effect=AssertionError))
+    for sides, said in (
+        ((lines, [lines, lines]), "COMET takes one reference per sentence"),
+        ((lines, [lines, lines[:1]]), "reference 2 has 1 sentence, but the first has 2"),
+        ((lines, [lines[:1], lines[:1]]), "mine: 2 sources for 1 references"),
+    ):
+        with pytest.raises(ScoringError, match=said):
+            scoring = dataclasses.replace(QUICK, comet="x")
+            fm.evaluate(run, {"mine": sides}, translator=translator, scoring=scoring)
+
+
 def test_a_set_of_the_run_is_read_from_another_folder(run, translator, tmp_path):
     """Such as where its corpus has moved."""
     for language in ("en", "de"):

@@ -8,7 +8,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 from flaxformer_mt.evaluation.compare import compare, find_system
 from flaxformer_mt.evaluation.metrics import ScoringError
-from flaxformer_mt.evaluation.n_best import NBestLists, hypotheses_of, remarks
+from flaxformer_mt.evaluation.n_best import NBestLists, remarks
 from flaxformer_mt.evaluation.references import References
 from flaxformer_mt.evaluation.scoring import Scoring
 from tests.cli.conftest import run_captured
@@ -68,7 +68,7 @@ def test_sentences_without_translations_are_empty_and_told_of():
     assert lists.chosen("score") == ["a", "", "d", "", "", "e"]
     assert lists.oracle(References.of([*"abcdef"])) == ["a", "", "c", "", "", "e"]
     said = [*remarks(lists, None)]
-    assert said[0] == "n-best lists of 6 sentences: the first of each is scored"
+    assert said[0] == "n-best lists of 6 sentences; scored is the first translation of each"
     assert said[1] == "3 lines without a translation: scored as an empty one (lines 2, 4, 5)"
     assert "1 line whose first translation hasn't the highest score" in said[2]
     assert len([*remarks(lists, "first")]) == 2
@@ -124,7 +124,10 @@ def test_compare_reads_lists(folder):
     assert find_system("a=lists", from_n_best="score").hypotheses == OUTPUTS[1]
     words = ["--ref", "ref.de", "--resamples", 10, "--trials", 10]
     done = run_captured("compare", "first", "lists", *words)
-    assert done.status == 0 and "lists: n-best lists of 20 sentences: the first" in done.errors
+    assert (
+        done.status == 0
+        and "lists: n-best lists of 20 sentences; scored is the first" in done.errors
+    )
     scoring, notes = Scoring(ter=False, resamples=10), []
     compared = compare(
         ["a=lists", "b=lists"],
@@ -135,7 +138,7 @@ def test_compare_reads_lists(folder):
         note=notes.append,
     )
     assert compared.systems[0].assessment.hypotheses == OUTPUTS[1]
-    assert notes[0].startswith("lists: n-best lists of 20 sentences: the one with the highest")
+    assert notes[0].endswith("scored is the translation of each with the highest score")
 
 
 def test_files_of_other_kinds_and_lengths_are_named(folder):
@@ -146,9 +149,8 @@ def test_files_of_other_kinds_and_lengths_are_named(folder):
         done = run_captured("evaluate", *words, "--ref", "ref.de")
         assert done.status == 2 and message in done.last
     done = run_captured("compare", "first", "second", "--from-n-best", "score", "--ref", "ref.de")
-    assert done.status == 2 and "first: has no n-best lists" in done.last
+    assert done.status == 2 and "--from-n-best is for files of n-best lists, but" in done.last
     (folder / "short").write_text("".join(f"{line}\n" for line in LISTS[:-3]))
     done = run_captured("evaluate", "--hypotheses", "short", "--ref", "ref.de")
     message = "short has n-best lists of 19 sentences, ref.de has 20 lines: they must match"
     assert done.status == 2 and message in done.last
-    assert hypotheses_of("first", None) == OUTPUTS[0]
