@@ -69,6 +69,36 @@ for command in ([], *([name] for name in COMMANDS)):
     assert done.returncode == 0, done.stderr
 
 
+def test_wrong_arguments_load_no_jax():
+    """A misspelt flag, setting or folder shows at once: JAX takes longer to load than all else."""
+    setting = ["--config", "quickstart", "--config.training.stps=3"]
+    code = f"""
+import contextlib, sys
+from flaxformer_mt.cli.main import COMMANDS, main
+setting, place = {setting!r}, ["--workdir", "no-such-run"]
+wrong = [[name, "--no-such-flag"] for name in COMMANDS]
+wrong += [[name, *place, *setting] for name in ("train", "prepare")]
+wrong += [[name, *setting] for name in ("doctor", "config")]
+wrong += [["plan", "--topology", "v5e:2x4", *setting], ["quickstart", setting[-1]]]
+wrong += [["reproduce", "table2", setting[-1]]]
+wrong += [[name, *place] for name in ("translate", "evaluate", "average", "serve")]
+wrong += [["score", *place, "--input", "pairs.tsv"]]
+wrong += [["attention", *place, "--src", "a", "--output", "a.svg"]]
+wrong += [["export", *place, "--format", "ctranslate2", "--output", "exported"]]
+for command in wrong:
+    status = 2
+    try:
+        status = main(command)
+    except SystemExit as error:
+        status = error.code
+    assert status == 2, (command, status)
+    loaded = {{"jax", "flax", "optax", "tensorflow"}} & sys.modules.keys()
+    assert not loaded, command
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_fault_of_the_list_has_its_place():
     """One that is nowhere breaks nothing: the function has moved, or its text has changed."""
     nowhere = [fault for fault in mutations.faults() if mutations.placed(fault, ROOT) is None]

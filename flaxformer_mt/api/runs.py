@@ -15,7 +15,6 @@ from flaxformer_mt.api import config_of, say
 from flaxformer_mt.config import CorpusConfig, DataConfig, freeze
 from flaxformer_mt.config.tokenizers import for_corpus
 from flaxformer_mt.data.corpus import CorpusError, read_pairs
-from flaxformer_mt.data.prepare.make import valid_sets
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT
 from flaxformer_mt.evaluation import evaluate as one_set
 from flaxformer_mt.evaluation.evaluate import Evaluation, kept_scores
@@ -143,6 +142,8 @@ def _validation_name(name: str) -> str:
 def _valid_sets(run: RunDirectory) -> Sets:
     if not all(exists(run.data / file_name) for file_name in VALID_TEXT):
         raise ScoringError(f"{run}: has no validation text: give files by --src and --ref")
+    from flaxformer_mt.data.prepare.make import valid_sets  # for the sake of a fast start
+
     return {_validation_name(name): text for name, text in valid_sets(run.data).items()}
 
 

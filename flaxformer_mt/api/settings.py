@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -31,6 +32,7 @@ from flaxformer_mt.config.load import (
 )
 from flaxformer_mt.config.schema import AdapterConfig
 from flaxformer_mt.config.tokenizers import with_recorded_tokenizers, with_tokenizer
+from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory, has_record
 from flaxformer_mt.rundir.paths import as_path
@@ -266,6 +268,12 @@ class SettingsRequest:
     spec: str | None
     overrides: Overrides
     init_from: str | None = None
+
+    def check_file(self) -> None:
+        """Raises ConfigError if the config file, if there is one, or a change of it is wrong; of a
+        run that can't be read only `settled` says so."""
+        with contextlib.suppress(RunDirectoryError):
+            _ = self._recorded, self._draft
 
     @property
     def deterministic(self) -> bool:

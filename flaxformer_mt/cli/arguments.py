@@ -184,6 +184,7 @@ _PROCESSES = {
         read=positive,
     ),
 }
+_SEED = 1  # of sampling, unless --seed is given
 _SAMPLING = {
     "--sample": Flag("draw --beam-size samples; return the --n-best most likely"),
     "--top-k": Flag("draw from the K most likely tokens only", takes="K", read=positive),
@@ -451,7 +452,7 @@ def given_settings(options: Namespace) -> dict[str, Any]:
 
 def add_sampling(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("sampling instead of search")
-    flags(group, _SAMPLING, seed=1)
+    flags(group, _SAMPLING, seed=_SEED)
     share = "draw from the fewest tokens with a total probability of P"
     for name, metavar, help in (("--temperature", "T", "above 0"), ("--top-p", "P", share)):
         group.add_argument(name, metavar=metavar, type=not_negative, default=1.0, help=help)
@@ -459,10 +460,17 @@ def add_sampling(parser: ArgumentParser) -> None:
 
 def sampling_of(options: Namespace, parser: ArgumentParser) -> Sampling | None:
     """The sampling that the flags of `add_sampling` ask for; None for search."""
-    from flaxformer_mt.decoding.search.sampling import Sampling
+    if not options.sample:
+        given = (options.temperature, options.top_p, options.top_k, options.seed)
+        if given != (1.0, 1.0, None, _SEED):
+            parser.error("--temperature, --top-k, --top-p and --seed need --sample")
+        return None
+    if options.diverse_groups or options.diversity is not None:
+        parser.error("--diverse-groups and --diversity are for beam search: leave out --sample")
+    from flaxformer_mt.decoding.search.sampling import Sampling  # which loads JAX
 
     try:
-        sampling = Sampling(
+        return Sampling(
             temperature=options.temperature,
             top_k=options.top_k or 0,
             top_p=options.top_p,
@@ -470,11 +478,6 @@ def sampling_of(options: Namespace, parser: ArgumentParser) -> Sampling | None:
         )
     except ValueError as error:
         parser.error(str(error))
-    if not options.sample and sampling != Sampling():
-        parser.error("--temperature, --top-k, --top-p and --seed need --sample")
-    if options.sample and (options.diverse_groups or options.diversity is not None):
-        parser.error("--diverse-groups and --diversity are for beam search: leave out --sample")
-    return sampling if options.sample else None
 
 
 def add_processes(parser: ArgumentParser) -> None:
@@ -488,8 +491,6 @@ def add_processes(parser: ArgumentParser) -> None:
 
 def cluster(options: Namespace, parser: ArgumentParser) -> Cluster | None:
     """The processes that the flags of `add_processes` describe, if any was given."""
-    from flaxformer_mt.parallel.processes import Cluster
-
     description = (options.coordinator, options.num_processes, options.process_id)
     if description == (None, None, None):
         return None
@@ -499,6 +500,8 @@ def cluster(options: Namespace, parser: ArgumentParser) -> Cluster | None:
         parser.error(f"--coordinator {options.coordinator}: write HOST:PORT")
     if options.process_id >= options.num_processes:
         parser.error(f"--process-id {options.process_id}: must be below --num-processes")
+    from flaxformer_mt.parallel.processes import Cluster  # which loads JAX
+
     return Cluster(*description)
 
 

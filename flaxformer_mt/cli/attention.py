@@ -22,6 +22,7 @@ from flaxformer_mt.cli.arguments import (
     utf8_text,
 )
 from flaxformer_mt.cli.figures import add_size, make_folder, write_drawn
+from flaxformer_mt.cli.programs import keep_programs
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.evaluation.evaluate import read_segments
 from flaxformer_mt.figures import FigureError
@@ -118,6 +119,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         parser.error("--find needs --input FILE")
     if not options.find and (options.src is None or options.output is None):
         parser.error("give --src TEXT and --output FILE, or --find and --input FILE")
+    open_run(options.workdir)  # says what is wrong before JAX is loaded
+    keep_programs()
     return _find(options) if options.find else draw(options)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import flaxformer_mt as fm
 from flaxformer_mt.cli.arguments import WORKDIR, Flag, flags, make_parser, positive
+from flaxformer_mt.rundir.layout import open_run
 
 _WHICH = {
     "--last": Flag("average the N newest regular checkpoints", takes="N", read=positive),
@@ -16,5 +17,6 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, WORKDIR, required=True)
     flags(parser.add_mutually_exclusive_group(), _WHICH)
     options = parser.parse_args(arguments)
+    open_run(options.workdir)  # says what is wrong before JAX is loaded
     fm.average(options.workdir, last=options.last, best=options.best)
     return 0

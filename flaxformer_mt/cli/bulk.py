@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import flaxformer_mt as fm
 from flaxformer_mt.api import say
-from flaxformer_mt.bulk.shards import ShareError
+from flaxformer_mt.bulk.shards import OneShard, ShareError
 from flaxformer_mt.bulk.stream import WINDOW
 from flaxformer_mt.cli.arguments import Flag, as_asked, positive, say_if_untagged, shards
+from flaxformer_mt.cli.programs import keep_programs
 from flaxformer_mt.cluster import Local, Ray
 from flaxformer_mt.config import ConfigError
 from flaxformer_mt.errors import STOPPED, Stopped
+from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.rundir.paths import as_path
 
 if TYPE_CHECKING:
@@ -79,6 +81,10 @@ def run_or_join(
         say(f"{options.output}: joined from {options.join} shards")
         return 0
 
+    try:
+        _check_early(options)
+    except ShareError as error:
+        parser.error(f"--{error.argument.replace('_', '-')} {error.problem}")
     # Only with a file the same command can resume.
     stopping = contextlib.nullcontext() if options.output is None else sigterm_stops()
     try:
@@ -135,8 +141,21 @@ def _check_join(options: Namespace, parser: ArgumentParser) -> None:
         parser.error("give only one of --shard (one part), --output-shards (all), --join")
 
 
+def _check_early(options: Namespace) -> None:
+    """Says what is wrong with shares and folders before JAX is loaded."""
+    for name in ("shard", "output_shards"):
+        if getattr(options, name) is not None and options.output is None:
+            raise ShareError(name, "needs an output file")
+    if options.shard is not None:
+        OneShard(options.shard)
+    if options.engine == "local":
+        for folder in (options.workdir, *getattr(options, "ensemble", ())):
+            open_run(folder)
+
+
 def _loaded(options: Namespace) -> fm.Translator:
     """The run's model, with those of `--ensemble` and the settings of the command."""
+    keep_programs()
     folders = (options.workdir, *getattr(options, "ensemble", ()))
     translator = fm.Translator.load_ensemble(
         [str(as_path(folder)) for folder in folders],

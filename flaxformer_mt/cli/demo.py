@@ -10,6 +10,7 @@ import flaxformer_mt as fm
 from flaxformer_mt.api import say
 from flaxformer_mt.cli import attention, serve
 from flaxformer_mt.cli.arguments import Flag, flags, make_parser, port, utf8_text
+from flaxformer_mt.cli.programs import keep_programs
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.errors import install, program
 
@@ -42,6 +43,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         parser.error("--text is empty: give a sentence")
     sentences = options.text or SENTENCES
 
+    keep_programs()
     run = fm.demo_run(options.workdir)
     translator = fm.Translator.load(run)
     for sentence, translation in zip(sentences, translator.translate(sentences), strict=True):

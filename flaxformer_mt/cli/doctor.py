@@ -25,6 +25,7 @@ from flaxformer_mt.cli.arguments import (
     positive_number,
     print_json,
 )
+from flaxformer_mt.cli.programs import keep_programs
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.errors import FINAL, STOPPED
 from flaxformer_mt.rehearsal import FOLDER, LIMITS, MINUTES
@@ -79,6 +80,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     options = parser.parse_args(arguments)
     _check(options, parser)
     config = _config(options)
+    keep_programs()
     if options.tpu_hour:
         return _rehearse(options)
     place = as_path(tempfile.gettempdir() if options.workdir is None else options.workdir)

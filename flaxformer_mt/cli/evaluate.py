@@ -39,6 +39,7 @@ from flaxformer_mt.cli.arguments import (
     say_if_untagged,
     utf8_text,
 )
+from flaxformer_mt.cli.programs import keep_programs
 from flaxformer_mt.cli.scoring import (
     BLANK_REFERENCES,
     TESTSET,
@@ -61,7 +62,7 @@ from flaxformer_mt.evaluation.page import SHOWN
 from flaxformer_mt.evaluation.references import References
 from flaxformer_mt.evaluation.scoring import Scoring, assess, scoring_of
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, chosen_weights
-from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.layout import RunDirectory, open_run
 from flaxformer_mt.rundir.paths import as_path
 from flaxformer_mt.wording import about_lines, counted
 
@@ -131,6 +132,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         return score_file(options, parser)
 
     _check_run(options, parser, given_flags)
+    open_run(options.workdir)  # says what is wrong before JAX is loaded
+    keep_programs()
     from flaxformer_mt.parallel.processes import joined
 
     with joined(cluster(options, parser), **patience(options)) as processes:

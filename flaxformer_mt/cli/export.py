@@ -12,7 +12,9 @@ from flaxformer_mt.cli.arguments import (
     positive_number,
     utf8_text,
 )
+from flaxformer_mt.cli.programs import keep_programs
 from flaxformer_mt.interop import FORMATS, QUANTIZATIONS
+from flaxformer_mt.rundir.layout import open_run
 
 _NEEDED = WORKDIR | {
     "--format": Flag("target program", choices=FORMATS),
@@ -50,6 +52,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     options = parser.parse_args(arguments)
     if options.unchecked and (options.sample is not None or options.bound is not None):
         parser.error("--unchecked skips the comparison: leave out --sample and --bound")
+    open_run(options.workdir)  # says what is wrong before JAX is loaded
+    keep_programs()
     fm.export(
         options.workdir,
         options.output,

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from flaxformer_mt.api import say
 from flaxformer_mt.cli.arguments import Flag, flags, make_parser, positive_number
+from flaxformer_mt.cli.programs import keep_programs
 from flaxformer_mt.interop import BOUND
 
 _NEEDED = {
@@ -31,6 +32,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, _NEEDED, required=True)
     flags(parser, _WHAT, bound=BOUND)
     options = parser.parse_args(arguments)
+    keep_programs()
     from flaxformer_mt.interop.import_run import import_marian
 
     parity = import_marian(

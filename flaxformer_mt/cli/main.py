@@ -37,8 +37,6 @@ COMMANDS = {
     "config": "show a resolved configuration, or explain each setting",
 }
 
-# Commands that compile nothing, or nothing for this machine.
-_WITHOUT_PROGRAMS = {"prepare", "average", "trees", "compare", "figures", "plan", "config"}
 _BATCH = (
     "lower data.batch.tokens (or, if that doesn't help, the model's sizes), or raise "
     "training.optimizer.accumulation"
@@ -132,11 +130,6 @@ def _parser() -> argparse.ArgumentParser:
 def _run(name: str, arguments: Sequence[str]) -> int:
     """Runs the command of this name; returns its exit status."""
     _quiet_libraries()
-    if name not in _WITHOUT_PROGRAMS and not {"-h", "--help"} & {*arguments}:
-        from flaxformer_mt.parallel.compile_cache import keep_compiled
-        from flaxformer_mt.rundir.cache import cache_folder
-
-        keep_compiled(cache_folder() / "xla")
     command = importlib.import_module(f"flaxformer_mt.cli.{module_of(name)}")
     status: int = command.main(arguments, f"{program()} {name}", COMMANDS[name])
     sys.stdout.flush()

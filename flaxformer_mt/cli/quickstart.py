@@ -7,12 +7,16 @@ from typing import cast
 
 import flaxformer_mt as fm
 from flaxformer_mt.api import say
+from flaxformer_mt.api.settings import SettingsRequest
 from flaxformer_mt.cli import average, evaluate, train
 from flaxformer_mt.cli.arguments import Flag, flags, make_parser
+from flaxformer_mt.cli.programs import keep_programs
 from flaxformer_mt.config import DataConfig, read_config
 from flaxformer_mt.config.kinds import GrammarText
 from flaxformer_mt.errors import UserError, program
 from flaxformer_mt.grammar.text import Split, pairs
+from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.paths import as_path
 
 # From the test split, so that training can't have seen them; not with the seed of the scored ones.
 UNSEEN_SEED = 2
@@ -36,6 +40,9 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     if options.write_text is not None:
         write_text(Path(options.write_text), read_config("quickstart", options.overrides).data)
         return 0
+    run = RunDirectory(as_path(options.workdir))
+    SettingsRequest(run, "quickstart", options.overrides).check_file()
+    keep_programs()
     status = train.train_run(options.workdir, "quickstart", options.overrides, options.command)
     if status:
         return status

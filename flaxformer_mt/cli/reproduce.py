@@ -16,6 +16,7 @@ from flaxformer_mt.cli.arguments import (
     utf8_text,
 )
 from flaxformer_mt.cli.figures import make_folder
+from flaxformer_mt.cli.programs import keep_programs
 from flaxformer_mt.errors import STOPPED
 from flaxformer_mt.figures.canvas import require_matplotlib
 from flaxformer_mt.reproduction import report as page
@@ -110,6 +111,7 @@ def _list(experiments: Sequence[Experiment], results: Path) -> None:
 
     rate = None
     if left := first_left(experiments, results):
+        keep_programs()
         try:
             rate = measured_rate(left.config, left.row.name)
         except TrialError as error:
@@ -135,6 +137,7 @@ def _run(options: Namespace, experiments: Sequence[Experiment]) -> int:
     )
     make_folder(str(options.results))
     check_output(str(make_folder(str(options.report.parent)) / options.report.name))
+    keep_programs()
 
     outcomes = rows.run(experiments)
     of_table = [experiment for experiment in experiments if experiment.row.table == "table3"]

@@ -28,10 +28,11 @@ from flaxformer_mt.cli.arguments import (
     positive_number,
     utf8_text,
 )
+from flaxformer_mt.cli.programs import keep_programs
 from flaxformer_mt.config.languages import tag_of_each_pair
 from flaxformer_mt.errors import UserError, install
 from flaxformer_mt.files.reading import read_text
-from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.layout import RunDirectory, open_run
 from flaxformer_mt.rundir.paths import as_path
 from flaxformer_mt.serving.settings import (
     Log,
@@ -47,9 +48,11 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     for package in ("httptools", "prometheus_client", "pydantic", "starlette", "uvicorn"):
         if importlib.util.find_spec(package) is None:
             raise UserError(f"{package} is not installed: {install('serve')}")
+    settings = _settings(options)
+    open_run(options.workdir)  # says what is wrong before JAX is loaded
+    keep_programs()
     from flaxformer_mt.serving.server import TranslationServer, address, allow_files, bind
 
-    settings = _settings(options)
     # Before the model is loaded, so that errors show at once.
     allow_files(settings.connections)
     with bind(options.host, options.port) as listener:

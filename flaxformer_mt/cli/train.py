@@ -20,6 +20,7 @@ from flaxformer_mt.cli.arguments import (
     patience,
     steps,
 )
+from flaxformer_mt.cli.programs import keep_programs
 from flaxformer_mt.config import ConfigError, ExperimentConfig
 from flaxformer_mt.config.languages import tag_of_each_pair
 from flaxformer_mt.errors import STOPPED, program
@@ -53,17 +54,21 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     options = parser.parse_args(arguments)
     if options.dry_run and (options.profile_steps or options.init_from):
         parser.error("--dry-run only tries a step: leave out --profile-steps and --init-from")
-    # After the arguments: these import JAX.
+    asked_cluster = cluster(options, parser)
+    run = RunDirectory(as_path(options.workdir))
+    request = SettingsRequest(run, options.config, options.overrides, options.init_from)
+    # Before JAX is loaded, and before hosts wait for each other: a misspelt setting shows at once.
+    request.check_file()
+
+    keep_programs()
     from flaxformer_mt.parallel.process_settings import make_deterministic
     from flaxformer_mt.parallel.processes import joined
 
-    run = RunDirectory(as_path(options.workdir))
-    request = SettingsRequest(run, options.config, options.overrides, options.init_from)
     with contextlib.suppress(ConfigError, RunDirectoryError):  # reported when the run begins
         # In every process, and before joining, which counts devices: it would be too late then.
         if request.deterministic:
             make_deterministic()
-    with joined(cluster(options, parser), **patience(options)) as processes:
+    with joined(asked_cluster, **patience(options)) as processes:
         config = settled_by_first(processes, request.settled, options.workdir)
         if options.dry_run:
             from flaxformer_mt.cli.dry_run import dry_run

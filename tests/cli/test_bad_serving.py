@@ -3,6 +3,7 @@
 import importlib.util
 import socket
 
+import flaxformer_mt as fm
 from flaxformer_mt.cli import serve
 
 
@@ -22,6 +23,7 @@ def test_files_that_cannot_be_used(run, tmp_path):
 
 
 def test_a_port_that_is_taken(run, tmp_path):
+    fm.demo_run(tmp_path)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
