@@ -4,9 +4,12 @@ python -m benchmarks.splitter --data FOLDER --workdir DIR [--install] [--part de
 
 FOLDER has newstest2013 and newstest2014 (`newstest2014.en-de.en.xz` and so on), whose lines are the
 English, German and French sentences. Those of other languages are of the test set of the language
-detector eld, 1,000 lines a language from the web and from newspapers. Lines that end without a mark
-are left out. 2 to 8 lines, drawn at random, make a text, and the figure is the F1 of the places
-between lines, in percent. A line of two sentences counts against every splitter.
+detector eld, 1,000 lines a language from the web and from newspapers. Another program has split
+these; lines that it cut wrongly are left out, as far as that shows: those without a mark of their
+script at the end (in Hindi, Chinese and Japanese, a Latin full stop there mostly follows an
+abbreviation), and those with half of a pair of quotation marks or brackets. 2 to 8 lines, drawn at
+random, make a text, and the figure is the F1 of the places between lines, in percent. A line of two
+sentences counts against every splitter.
 
 Figures are of newstest2014 and of every second of eld's lines. The others, `--part development`,
 are for whoever changes the splitter: no result is written. Splitters run in an environment of
@@ -25,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import RESULTS
-from benchmarks.peer_environments import Environments, EnvironmentMissing
+from benchmarks.peer_environments import EnvironmentMissing, Environments
 from flaxformer_mt.config.languages import has_blanks_between_sentences
 from flaxformer_mt.data.corpus.text_files import lines
 from flaxformer_mt.reproduction.result_file import write_result
@@ -38,8 +41,15 @@ LANGUAGES = (*NEWS, *WEB)
 YEARS = {"test": "newstest2014", "development": "newstest2013"}
 SEED = 1
 LINES_OF_A_TEXT = (2, 8)
-# A mark that ends a sentence, and what may close after it.
-_ENDED = re.compile(r"[.!?…。！？।]['\"”’“»」』)）\]]*$")
+# Marks that end a sentence, and those that may close after it.
+_ENDED = re.compile(r"[.!?…](?:\s?['\"”’“»«)\]])*$")
+_ENDED_IN = {
+    "hi": re.compile(r"[।!?…]['\"”’)\]]*$"),
+    "zh": re.compile(r"[。！？!?…][\"”’」』)）】》\]]*$"),
+    "ja": re.compile(r"[。！？!?…][\"”’」』)）】》\]]*$"),
+}
+_PAIRS = ("()", "[]", "（）", "「」", "『』", "【】", "《》", "“”", "«»")
+_GERMAN_PAIRS = (*_PAIRS[:-2], "„“", "»«")
 _BLANKS = re.compile(r"\s+")
 
 
@@ -63,32 +73,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--result", type=Path, default=RESULTS, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
 
-    present = {} if options.python is None else {"splitters": options.python}
-    environments = Environments(options.workdir, install=options.install, present=present)
-    try:
-        python = environments.python("splitters")
-    except EnvironmentMissing as error:
-        raise SystemExit(f"benchmarks.splitter: {error}") from None
-
+    python = _environment(options.workdir, options.install, options.python)
     texts = {
         language: joined(sentences, language)
         for language, sentences in read(python, options.data, options.part).items()
     }
     started = time.perf_counter()
-    ours = {
-        language: [split_sentences(one.text, language).texts for one in of_language]
-        for language, of_language in texts.items()
-    }
+    ours = {language: _split(of_language, language) for language, of_language in texts.items()}
     seconds = time.perf_counter() - started
-    answers = _asked(
-        python,
-        "split",
-        {language: [one.text for one in of_language] for language, of_language in texts.items()},
-    )
-    scores = {"ours": scored(ours, texts)}
-    scores |= {name: scored(answer, texts) for name, answer in answers.items()}
-    metrics = figures(scores)
-    characters = sum(len(one.text) for of_language in texts.values() for one in of_language)
+    peers = _asked(python, "split", {language: _plain(texts[language]) for language in texts})
+    metrics = figures(ours, peers, texts)
+    characters = sum(len(text) for language in texts for text in _plain(texts[language]))
     metrics["characters_per_second"] = characters / seconds
     print(json.dumps(metrics, indent=2))
     if options.part == "test":
@@ -98,9 +93,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
             config="files",
             seconds=seconds,
             metrics=metrics,
-            signatures={f"best_peer_f1_{language}": best_peer(scores, language) for language in LANGUAGES},
+            signatures={},
         )
     return 0
+
+
+def _environment(folder: Path, install: bool, python: Path | None) -> Path:
+    """The interpreter of the splitters' environment. Raises SystemExit without one."""
+    present = {} if python is None else {"splitters": python}
+    try:
+        return Environments(folder, install=install, present=present).python("splitters")
+    except EnvironmentMissing as error:
+        raise SystemExit(f"benchmarks.splitter: {error}") from None
+
+
+def _split(texts: Sequence[Text], language: str) -> list[Sequence[str]]:
+    return [split_sentences(text, language).texts for text in _plain(texts)]
+
+
+def _plain(texts: Sequence[Text]) -> list[str]:
+    return [one.text for one in texts]
 
 
 def read(python: Path, folder: Path, part: str) -> dict[str, list[str]]:
@@ -113,9 +125,27 @@ def read(python: Path, folder: Path, part: str) -> dict[str, list[str]]:
     first = [*YEARS].index(part)
     by_language |= {language: web[language][first::2] for language in WEB}
     return {
-        language: [line.strip() for line in sentences if _ENDED.search(line.strip())]
+        language: [line.strip() for line in sentences if is_whole(line.strip(), language)]
         for language, sentences in by_language.items()
     }
+
+
+def is_whole(line: str, language: str) -> bool:
+    """Whether a line ends with a sentence's mark, and has no half of a pair of marks."""
+    ended = _ENDED_IN.get(language, _ENDED)
+    pairs = _GERMAN_PAIRS if language == "de" else _PAIRS
+    are_paired = line.count('"') % 2 == 0 and all(_is_balanced(line, *pair) for pair in pairs)
+    return are_paired and ended.search(line) is not None
+
+
+def _is_balanced(line: str, opening: str, closing: str) -> bool:
+    """Whether every opening mark has its closing one after it."""
+    depth = 0
+    for character in line:
+        depth += (character == opening) - (character == closing)
+        if depth < 0:
+            return False
+    return depth == 0
 
 
 def joined(sentences: Sequence[str], language: str) -> list[Text]:
@@ -127,51 +157,69 @@ def joined(sentences: Sequence[str], language: str) -> list[Text]:
     while shuffled:
         count = generator.randint(*LINES_OF_A_TEXT)
         taken, shuffled = shuffled[:count], shuffled[count:]
-        texts.append(Text(between.join(taken), frozenset(places(taken))))
+        text = between.join(taken)
+        texts.append(Text(text, frozenset(places(taken, text))))
     return texts
 
 
-def places(sentences: Sequence[str]) -> Iterator[int]:
-    """Where each sentence but the last ends, counted in characters that aren't blank."""
+def places(sentences: Sequence[str], text: str) -> Iterator[int]:
+    """Where each sentence but the last ends, counted in characters that aren't blank. A sentence
+    that isn't in the text as it is has no place."""
+    visible = _BLANKS.sub("", text)
     end = 0
-    for sentence in sentences[:-1]:
-        end += len(_BLANKS.sub("", sentence))
-        yield end
+    for sentence in sentences:
+        part = _BLANKS.sub("", sentence)
+        start = visible.find(part, end)
+        if start >= 0:
+            end = start + len(part)
+            if end < len(visible):
+                yield end
 
 
 def scored(
     answers: Mapping[str, Sequence[Sequence[str]]], texts: Mapping[str, Sequence[Text]]
 ) -> dict[str, float]:
-    """F1 in percent, by language. Raises ValueError if a splitter changed a text."""
+    """F1 in percent, by language."""
     scores: dict[str, float] = {}
     for language, answer in answers.items():
-        right = found = wanted = 0
+        right = given = wanted = 0
         for sentences, (text, expected) in zip(answer, texts[language], strict=True):
-            if _BLANKS.sub("", "".join(sentences)) != _BLANKS.sub("", text):
-                raise ValueError(f"{language}: a splitter changed the text {text[:80]!r}")
-            given = {*places(sentences)}
-            right += len(given & expected)
-            found += len(given)
+            answered = {*places(sentences, text)}
+            right += len(answered & expected)
+            given += len(answered)
             wanted += len(expected)
-        scores[language] = 100.0 * 2 * right / (found + wanted)
+        scores[language] = 100.0 * 2 * right / (given + wanted)
     return scores
 
 
-def figures(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+def changed(
+    answers: Mapping[str, Sequence[Sequence[str]]], texts: Mapping[str, Sequence[Text]]
+) -> int:
+    """How many texts a splitter gave back with other characters."""
+    return sum(
+        _BLANKS.sub("", "".join(sentences)) != _BLANKS.sub("", one.text)
+        for language, answer in answers.items()
+        for sentences, one in zip(answer, texts[language], strict=True)
+    )
+
+
+def figures(
+    ours: Mapping[str, Sequence[Sequence[str]]],
+    peers: Mapping[str, Mapping[str, Sequence[Sequence[str]]]],
+    texts: Mapping[str, Sequence[Text]],
+) -> dict[str, float]:
+    """F1 by language: ours, the best peer's and each peer's; and how many texts peers changed."""
+    scores = {name: scored(answers, texts) for name, answers in peers.items()}
     metrics: dict[str, float] = {}
-    for language in LANGUAGES:
-        metrics[f"ours_f1_{language}"] = scores["ours"][language]
-        metrics[f"best_peer_f1_{language}"] = scores[best_peer(scores, language)][language]
-    for name in scores:
-        if name != "ours":
-            metrics |= {f"{name}_f1_{language}": f1 for language, f1 in scores[name].items()}
+    for language, f1 in scored(ours, texts).items():
+        metrics[f"ours_f1_{language}"] = f1
+        metrics[f"best_peer_f1_{language}"] = max(
+            of_peer[language] for of_peer in scores.values() if language in of_peer
+        )
+    for name, of_peer in scores.items():
+        metrics |= {f"{name}_f1_{language}": f1 for language, f1 in of_peer.items()}
+        metrics[f"{name}_changed_texts"] = changed(peers[name], texts)
     return metrics
-
-
-def best_peer(scores: Mapping[str, Mapping[str, float]], language: str) -> str:
-    """The other splitter that is best in a language."""
-    peers = [name for name in scores if name != "ours" and language in scores[name]]
-    return max(peers, key=lambda name: scores[name][language])
 
 
 def _asked(python: Path, command: str, question: Any, *more: str) -> Any:
