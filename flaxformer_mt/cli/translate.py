@@ -53,6 +53,10 @@ _FORMS = {
         choices=NAMES,
     ),
     "--output-format": Flag("output format (default: --format)", choices=NAMES),
+    "--join-lines": Flag(
+        "text: join the lines of a paragraph of hard-wrapped text, whose end is a blank line; "
+        "the output has one line per paragraph"
+    ),
     "--column": Flag("tsv: the column to translate (default: 1)", takes="N", read=positive),
     "--append": Flag("tsv: add the translation as the last column instead of replacing the source"),
     "--key": Flag(
@@ -162,6 +166,8 @@ def _terminology(options: Namespace, parser: ArgumentParser) -> Terminology | No
 def _check_formats(options: Namespace, parser: ArgumentParser, output_format: Name) -> None:
     """Refuses flags that the formats of input and output have no use for."""
     _check_keys(options, parser, output_format)
+    if options.join_lines and options.format != "text":
+        parser.error("--join-lines is for plain text: leave out --format")
     if options.column is not None and options.format != "tsv":
         parser.error("--column is for columns: add --format tsv")
     if options.append and output_format != "tsv":
@@ -202,6 +208,7 @@ def _form(options: Namespace, parser: ArgumentParser, output_format: Name) -> Fo
             prefix_key=options.prefix_key or "",
             forbid_key=options.forbid_key,
             constraints_key=options.constraints_key,
+            join_lines=options.join_lines,
             shown=Shown(
                 scores=options.scores or output_format == "jsonl",
                 alignments=options.alignments,
