@@ -30,9 +30,9 @@ _WIDE_CLOSING = "”’」』）｣》〉】〕］)\\]»›"
 _CLOSING_BRACKETS, _OPENING_BRACKETS = "）〕］)]", "（〔［(["
 _HAN_OR_KANA = "\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 # Characters that continue a sentence after a quotation: "「はい。」と言った", "“走吧！”，他说".
-_GOES_ON = "とっをのへ、，；：,;:"
+_GOES_ON = "とっをの、，；：,;:"
 # So do particles that also begin words: "「はい。」に驚いた", unlike "「はい。」にっこりした".
-_PARTICLE = regex.compile(r"[がには](?=[\p{Han}\p{Katakana}、，])")
+_PARTICLE = regex.compile(r"[がには](?=[\p{Han}\p{Katakana}、，])|へ(?![えぇん])")
 _MOST = 40  # characters of an abbreviation
 _LONGEST_QUOTATION = 1000  # characters
 # Of a quotation woven into a sentence: "He said: “Stop. Go home.”". A longer one is cut inside, as
