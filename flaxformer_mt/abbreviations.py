@@ -184,6 +184,8 @@ _BEGINNING = {
 }
 # "U.S", "N.Y.U", "a.m", "p.m"
 _SEVERAL_INITIALS = re.compile(r"(?:[A-Z]\.)++[A-Z]|[ap]\.m")
+# Of Moses's lists, those that are common words: they are abbreviations only before numbers, too.
+_WORDS = {"de": "Art Bart", "fr": "art vol", "it": "post", "ru": "лиц тел хор"}
 _BEFORE_ALL_NUMBERS = "No Nos Nr Fig Figs Tab Vol Art Op"
 
 
@@ -241,6 +243,9 @@ def abbreviations(language: str) -> Abbreviations:
         prefix, *mark = entry.split(" #")
         # The full stop follows the last part of an abbreviation with blanks ("m. fl").
         (before_numbers if mark else always).add(prefix.split()[-1])
+    words = {*_WORDS.get(named, "").split()}
+    always -= words
+    before_numbers |= words
     return Abbreviations(
         always=frozenset(always),
         before_numbers=frozenset(before_numbers),

@@ -70,6 +70,7 @@ ONE = {
     "de": [
         "Das kostet 5 Mio. Euro.",
         "Siehe Abs. 2, Kap. 3 und Bd. 4.",
+        "Siehe Art. 5 GG.",
         "Am 3. Mai kam Ludwig XIV. König wurde er früh.",
         "Vgl. Nr. 5. Abschnitt",
         "In der Goethestr. 5 wohnt Dipl.-Ing. Müller.",
@@ -83,7 +84,7 @@ ONE = {
     "it": ["Il Sig. Rossi è qui.", "La Sig.ra Rossi e la Dott.ssa Verdi.", "Parla dell'Avv. Neri."],
     "nl": ["Dhr. Jansen komt.", "Mevr. De Vries en mw. De Boer, ca. 50 jaar."],
     "af": ["Mnr. Botha en Mev. Nel kom."],
-    "fr": ["M. Dupont et Mme. Durand", "En 50 av. J.-C. César"],
+    "fr": ["Voir art. 5 et vol. 2.", "M. Dupont et Mme. Durand", "En 50 av. J.-C. César"],
     "pt_BR": ["A Sra. Silva mora na Av. Paulista.", "V. Exa. Sabe"],
     "ru": ["На ул. Ленина живёт А. С. Пушкин.", "5 млн. Рублей", "оз. Байкал"],
     "uk": ["На вул. Франка"],
@@ -136,6 +137,8 @@ TWO = {
         "Il dit : « Va. » Elle part.",
         "Il part. « Va » dit-il.",
         "Où vas-tu ? Chez moi.",
+        "Il aime l'art. Elle aussi.",
+        "C'est un long vol. Il dort.",
         'Il part. " Va " dit-il.',
         '" Va. " Elle part.',
         "Il est à la N.Y.U. Mais où ?",
@@ -175,7 +178,7 @@ TWO = {
     "sv": ["Det är en ö. Den är stor."],
     "da": ["Det er en ø. Den er stor."],
     "vi": ["Em chào thầy ạ. Em là Nam."],
-    "ru": ["Это я. Ты кто?"],
+    "ru": ["Это я. Ты кто?", "Здесь много лиц. Он ушёл."],
 }
 
 
