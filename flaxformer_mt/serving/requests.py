@@ -179,7 +179,7 @@ class LibreTranslateRequest(_Body):
 
 class DetectRequest(_Body):
     model_config = ConfigDict(extra="ignore")
-    q: str
+    q: str | list[str]
     api_key: _ApiKey = None
 
 
@@ -241,7 +241,7 @@ class Reader:
             source=Annotated[libre_source, known_source],
             target=Annotated[libre_target, known_target],
         )
-        self.detect_form = create_model("DetectRequest", __base__=DetectRequest, q=text)
+        self.detect_form = create_model("DetectRequest", __base__=DetectRequest, q=texts)
         last_layer = Field(default_factory=lambda fields: self._layers[fields["kind"]] - 1)
         self.attention_form = create_model(
             "AttentionRequest",
@@ -307,7 +307,9 @@ class Reader:
         )
 
     def detect(self, payload: Mapping[str, Any], kind: str = JSON) -> str:
-        return _checked(self.detect_form, payload, kind).q
+        """The text; several are one."""
+        texts = _checked(self.detect_form, payload, kind).q
+        return texts if isinstance(texts, str) else "\n".join(texts)
 
     def attention(self, payload: Mapping[str, Any], kind: str = JSON) -> AttentionRequest:
         form = _checked(self.attention_form, payload, kind)

@@ -62,6 +62,8 @@ JSON_REQUESTS = {
     "no target": ("/translate", {"q": "HELLO", "source": "en"}),
     "an array": ("/translate", [ONE]),
     "detect": ("/detect", {"q": "HELLO THERE"}),
+    "detect a list": ("/detect", {"q": ["HELLO", "THERE"]}),
+    "detect an empty list": ("/detect", {"q": []}),
     "detect nothing": ("/detect", {"q": ""}),
     "detect without a text": ("/detect", {}),
     "suggest": ("/suggest", SUGGESTION),

@@ -249,6 +249,7 @@ def test_libre_languages(server):
 def test_libre_detect_is_as_sure_as_letters_are_of_the_script(server):
     detected = server.post("/detect", {"q": "three words щ"})[1]
     assert detected == [{"language": "en", "confidence": 90.9}]  # 10 of 11 letters
+    assert server.post("/detect", {"q": ["three words", "щ"]})[1] == detected
 
 
 def test_libre_settings(server):
