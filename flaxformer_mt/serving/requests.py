@@ -231,8 +231,11 @@ class Reader:
             __base__=TranslateRequest,
             text=texts,
             n_best=(integer(1, self.most_hypotheses), 1),
-            source=(source, model.src_lang if len(model.directions) == 1 else "auto"),
-            target=(target, model.tgt_lang),
+            source=(
+                Annotated[source, known_source],
+                model.src_lang if len(model.directions) == 1 else "auto",
+            ),
+            target=(Annotated[target, known_target], model.tgt_lang),
         )
         self.libre_form = create_model(
             "LibreTranslateRequest",

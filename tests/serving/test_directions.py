@@ -86,7 +86,9 @@ def test_codes_are_named_as_libretranslate_names_them(translator, server):
 
 def test_codes_of_other_programs_are_known(translator, server):
     for source, target in (("eng", "zho"), ("en-US", "zh-SG"), ("en_GB", "chi")):
-        assert read(translator, server, q="a", source=source, target=target) == ["<2zh> <formal> a"]
+        for text in ("q", "text"):
+            request = {text: "a", "source": source, "target": target}
+            assert read(translator, server, **request) == ["<2zh> <formal> a"]
     # The traditional script isn't the simplified one.
     answer = server.post("/translate", {"q": "a", "source": "en", "target": "zh-TW"})
     assert answer[0] == 400
