@@ -160,6 +160,32 @@ _BEFORE_NUMBERS = {
     "tr": "No no",
     "id": "No no",
 }
+# Those that also end sentences, and words that, with a capital, seldom follow them within one.
+_ENDING = "etc Jr Sr Inc Ltd Corp Co usw usf"
+_BEGINNING = {
+    "en": """
+        The This That These Those It He She They We You I His Her Their My Our If When While After
+        Before Although However In On At As And But So For What Who How Why Where There Most Many
+        Some
+    """,
+    "de": """
+        Der Die Das Dies Diese Dieser Dieses Er Sie Es Wir Ich Ihr Man Ein Eine Wenn Als Nach Vor Im
+        In Am Auf Bei Mit Und Aber Doch Auch Dann Da So Was Wer Wie Warum Wo Hier Dort Leider
+    """,
+    "fr": """
+        Le La Les Ce Cet Cette Ces Il Elle Ils Elles Nous Vous On Je Un Une Des Son Sa Ses Leur
+        Quand Si Mais Et Or Donc Dans En Au Aux Pour Par Sur Comme Puis Cependant Que Qui Comment
+        Pourquoi
+    """,
+    "es": """
+        El La Los Las Este Esta Estos Estas Ese Esa Eso Esto Ella Ellos Ellas Nosotros Usted Yo Un
+        Una Su Sus Cuando Si Pero Y En Al Para Por Con Como Sin Se No Ya Hay Todo Todos Qué Quién
+    """,
+}
+# "U.S", "N.Y.U", "a.m", "p.m"
+_SEVERAL_INITIALS = re.compile(r"(?:[A-Z]\.)++[A-Z]|[ap]\.m")
+# Of Moses's lists, those that are common words: they are abbreviations only before numbers, too.
+_WORDS = {"de": "Art Bart", "fr": "art vol", "it": "post", "ru": "лиц тел хор"}
 _BEFORE_ALL_NUMBERS = "No Nos Nr Fig Figs Tab Vol Art Op"
 
 
@@ -169,6 +195,7 @@ class Abbreviations:
     before_numbers: frozenset[str]
     ordinals: bool  # whether a number with a full stop is an ordinal one
     suffixes: tuple[str, ...] = ()  # words that end in these are abbreviations ("Goethestr.")
+    beginning: frozenset[str] = frozenset()  # words that begin sentences
 
     def has(self, word: str, *, number: bool) -> bool:
         """Whether the full stop after `word` belongs to it, and doesn't end the sentence.
@@ -180,6 +207,12 @@ class Abbreviations:
             forms |= {word.lower(), word.capitalize()}  # a headline: "DR. SMITH"
         known = self.always | self.before_numbers if number else self.always
         return not known.isdisjoint(forms) or (bool(self.suffixes) and word.endswith(self.suffixes))
+
+    def ends_before(self, word: str, following: str) -> bool:
+        """Whether the full stop after the abbreviation `word` also ends the sentence, since the
+        word `following` begins one: "at 11 a.m. The meeting"."""
+        may_end = word in _ENDING.split() or _SEVERAL_INITIALS.fullmatch(word) is not None
+        return may_end and following in self.beginning
 
 
 def base_of(language: str) -> str:
@@ -210,9 +243,13 @@ def abbreviations(language: str) -> Abbreviations:
         prefix, *mark = entry.split(" #")
         # The full stop follows the last part of an abbreviation with blanks ("m. fl").
         (before_numbers if mark else always).add(prefix.split()[-1])
+    words = {*_WORDS.get(named, "").split()}
+    always -= words
+    before_numbers |= words
     return Abbreviations(
         always=frozenset(always),
         before_numbers=frozenset(before_numbers),
         ordinals=base in _ORDINALS or not base,
         suffixes=("str",) if base in ("de", "gsw", "lb", "nds") else (),
+        beginning=frozenset(_BEGINNING.get(base, "").split()),
     )

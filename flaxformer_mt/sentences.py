@@ -22,13 +22,17 @@ _BEFORE_WORDS = "$€£¥₹₽#@§*•"
 _SPACED = ".!?…‥‼⁇⁈⁉۔܀܁܂\u037e"
 # These end a sentence also without one: Chinese and Japanese (full and half width), dandas, Arabic
 # and Armenian, Ethiopic, Khmer, Burmese, Mongolian, Ol Chiki, Meetei Mayek, Sinhala, Javanese.
-_WIDE = "。！？｡．।॥؟։።፧፨។៕။᠃᠉᱾᱿꯫෴꧉"
+_WIDE = "。！？｡।॥؟։።፧፨។៕။᠃᠉᱾᱿꯫෴꧉"
+# A full stop of technical Japanese; in a text that has the usual one, part of a name or number.
+_FULL_WIDTH_STOP = "．"
 _TIBETAN = "།༎༏༐༑༔"
 _WIDE_CLOSING = "”’」』）｣》〉】〕］)\\]»›"
 _CLOSING_BRACKETS, _OPENING_BRACKETS = "）〕］)]", "（〔［(["
 _HAN_OR_KANA = "\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 # Characters that continue a sentence after a quotation: "「はい。」と言った", "“走吧！”，他说".
-_GOES_ON = "とっ、，；：,;:"
+_GOES_ON = "とっをの、，；：,;:"
+# So do particles that also begin words: "「はい。」に驚いた", unlike "「はい。」にっこりした".
+_PARTICLE = regex.compile(r"[がには](?=[\p{Han}\p{Katakana}、，])|へ(?![えぇん])")
 _MOST = 40  # characters of an abbreviation
 _LONGEST_QUOTATION = 1000  # characters
 # Of a quotation woven into a sentence: "He said: “Stop. Go home.”". A longer one is cut inside, as
@@ -40,10 +44,13 @@ _BLANKS = re.compile(rf"{_BLANK}*+")
 _LINE_END = re.compile(rf"[{LINE_ENDS}]")
 # Georgian's letters count as lower case, but begin its sentences.
 _LOWER = regex.compile(r"[\p{Ll}--\p{Georgian}]", regex.V1)
+_LETTERS = re.compile(r"[^\W\d_]++")
 _ROMAN = re.compile(r"[IVXLCDM]{2,}\b")
 # Letters with full stops, maybe hyphens, between them: "J", "J.-P", "z.B", "Ph.D", "U.S".
 _INITIALS = re.compile(r"(?:[^\W\d_]{1,3}\.-?)*+[^\W\d_]")
 _NUMBER = re.compile(r"\d{1,3}(?:\.\d{1,3})*+")
+_STRAIGHT = ('"', "'")  # a quotation begins and ends with the same
+_ITEM = re.compile(r"(?<!\S)\d{1,3}\Z")  # the number of a list's item: "７．"
 # What ends a quotation that begins with a mark. An apostrophe looks like a single mark.
 _ENDS_OF = {"“": "”", "„": "“”", "«": "»", "»": "«", "「": "」", "『": "』", '"': '"'}
 _AFTER_WORDS = r"\s,.;:!?)\]"
@@ -195,11 +202,11 @@ def sentence_ends(text: str, language: str, *, any_case: bool = False) -> list[i
 
 
 @functools.cache
-def _breaks(more: str) -> re.Pattern[str]:
-    """Candidates, with `more` marks. No part can be retried over the same characters: a text is
-    read once."""
-    spaced = _SPACED + more
-    leading = rf"(?:[«‹]{_BLANK}?|[{_OPENING}{_BEFORE_WORDS}])*+"
+def _breaks(more: str, more_wide: str) -> re.Pattern[str]:
+    """Candidates, with more marks of both kinds. No part can be retried over the same characters: a
+    text is read once."""
+    spaced, wide = _SPACED + more, _WIDE + more_wide
+    leading = rf"(?:[\"«‹]{_BLANK}?|[{_OPENING}{_BEFORE_WORDS}])*+"
     return re.compile(
         rf"(?P<line>[{LINE_ENDS}]\s*)"
         rf"|(?P<mark>(?<![{spaced}])(?P<run>[{spaced}]++)[{_CLOSING}]*+"
@@ -207,7 +214,7 @@ def _breaks(more: str) -> re.Pattern[str]:
         rf"(?:{_BLANK}[»›](?={_BLANK}))?+){_BLANK}++"
         rf"(?={leading}(?:[-–—]{_BLANK}*+{leading})?+(?P<next>[^\W_]))"
         rf"|(?P<wide>(?P<wide_run>[{_TIBETAN}](?: ?[{_TIBETAN}])*+"
-        rf"|(?:[{_WIDE}]|፡፡|(?<=[{_HAN_OR_KANA}])[!?](?=[!?]*+[{_HAN_OR_KANA}{_WIDE_CLOSING}]))++)"
+        rf"|(?:[{wide}]|፡፡|(?<=[{_HAN_OR_KANA}])[!?](?=[!?]*+[{_HAN_OR_KANA}{_WIDE_CLOSING}]))++[.!?]*+)"
         # A verse's number is between dandas.
         rf"(?:{_BLANK}?[\d]++{_BLANK}?[।॥]++)*+[{_WIDE_CLOSING}]*+){_BLANK}*+(?=\S)"
     )
@@ -217,7 +224,8 @@ def _cuts(text: str, language: str, at_marks: bool, any_case: bool) -> Iterator[
     """Where each sentence but the last ends, and where the next begins."""
     start = len(text) - len(text.lstrip())
     woven = _WovenQuotations(text, any_case)
-    for match in _breaks(_MORE_MARKS.get(base_of(language), "")).finditer(text):
+    more = _MORE_MARKS.get(base_of(language), "")
+    for match in _breaks(more, "" if "。" in text else _FULL_WIDTH_STOP).finditer(text):
         cut: tuple[int, int] | None = None
         if match["line"] is not None:
             cut = match.span()
@@ -270,16 +278,34 @@ def _spaced_cut(
     if _LOWER.match(match["next"]) and not any_case:
         return None
     if match["run"] in (".", "۔"):
-        is_number = match["next"].isdigit() or _ROMAN.match(text, match.start("next")) is not None
-        if _abbreviated(text, start, match.start(), abbreviations(language), is_number):
+        following = match.start("next")
+        is_number = match["next"].isdigit() or _ROMAN.match(text, following) is not None
+        known = abbreviations(language)
+        if _abbreviated(text, start, match.start(), known, is_number) and not known.ends_before(
+            _word_before(text, start, match.start()),
+            text[following : _end_of(_LETTERS, text, following)],
+        ):
             return None
-    return match.end("mark"), match.end()
+    end, begin = match.end("mark"), match.end()
+    if text.startswith('"', begin) and text[begin + 1].isspace() and _is_quoted(text, begin):
+        end = begin + 1  # the mark of " a quotation. " with blanks inside
+        begin = _end_of(_BLANKS, text, end)
+    return end, begin
+
+
+def _is_quoted(text: str, place: int) -> bool:
+    """Whether the straight mark at a place ends a quotation that begins on its line."""
+    first = max(0, place - _LONGEST_QUOTATION)
+    line = 1 + max(text.rfind(end, first, place) for end in "\r\n")
+    return text.count(text[place], max(first, line), place) % 2 == 1
 
 
 def _wide_cut(text: str, start: int, match: re.Match[str], language: str) -> tuple[int, int] | None:
     """The cut at a mark that needs no blank, if it ends the sentence that begins at `start`."""
     end, begin = match.end("wide"), match.end()
-    if text.startswith('"', end) and _in_quotation(text, start, end):
+    if text[end : end + 1] in _STRAIGHT and (
+        text[end + 1 : end + 2].isspace() or end + 1 == len(text) or _is_quoted(text, end)
+    ):
         end += 1
         begin = _end_of(_BLANKS, text, end)
     if end == len(text) or _within_words(text, start, match, end, language):
@@ -296,22 +322,26 @@ def _end_of(pattern: re.Pattern[str], text: str, place: int) -> int:
     return place if match is None else match.end()
 
 
-def _in_quotation(text: str, start: int, end: int) -> bool:
-    return text.count('"', max(start, end - _LONGEST_QUOTATION), end) % 2 == 1
-
-
 def _within_words(text: str, start: int, match: re.Match[str], end: int, language: str) -> bool:
     """Whether a mark belongs to a number, an abbreviation or an opening sign."""
     run, place = match["wide_run"], match.start()
-    if run[0] in "．։" and _between_digits(text, place):
+    if run[0] in "．։।" and _between_digits(text, place):
         return True
-    if run == "．" and _abbreviated(text, start, place, abbreviations(language), False):
+    if run == _FULL_WIDTH_STOP and _is_point(text, start, place, language):
         return True
     if run[0] == "។" and (text.startswith("ល។", place + 1) or text.endswith("។ល", start, place)):
         return True  # Khmer's "etc."
     # The sign at the head of a text.
     is_short = end - start < _MOST
     return run[0] in _TIBETAN and is_short and bool(_TIBETAN_HEAD.fullmatch(text, start, end))
+
+
+def _is_point(text: str, start: int, place: int, language: str) -> bool:
+    """Whether the full-width full stop at a place belongs to the word before it."""
+    if base_of(language) == "zh" and not text[place + 1].isspace():
+        return True  # between parts of a name: "埃德加．斯諾"
+    number = _ITEM.search(text, max(start, place - _MOST), place)
+    return number is not None or _abbreviated(text, start, place, abbreviations(language), False)
 
 
 def _between_digits(text: str, place: int) -> bool:
@@ -321,10 +351,17 @@ def _between_digits(text: str, place: int) -> bool:
 
 def _continues(text: str, start: int, end: int) -> bool:
     """Whether the sentence goes on behind the bracket or quotation that ends at `end`."""
-    if text[end] in _GOES_ON:
-        return True
+    if text[end] in _GOES_ON or _PARTICLE.match(text, end) or text[end - 1] in "》〉":
+        return True  # the last two are of titles: "《怎么办？》的作者"
     # A remark within a sentence: "彼は（本当に？）来た。"
     return text[end - 1] in _CLOSING_BRACKETS and text[start] not in _OPENING_BRACKETS
+
+
+def _word_before(text: str, start: int, end: int) -> str:
+    """The word that ends at a place of a sentence, without signs before it; empty after a blank."""
+    before = text[max(start, end - _MOST) : end]
+    word = before.split()[-1] if before and not before[-1].isspace() else ""
+    return word.lstrip("\"'“‘„‚«‹»›([{¿¡「『（§$€£*•/–—-")
 
 
 def _abbreviated(text: str, start: int, end: int, known: Abbreviations, number: bool) -> bool:
@@ -332,10 +369,9 @@ def _abbreviated(text: str, start: int, end: int, known: Abbreviations, number: 
 
     `number`: a number follows.
     """
-    before = text[max(start, end - _MOST) : end]
-    word = before.split()[-1] if before and not before[-1].isspace() else ""
-    is_alone = word == before  # it begins its sentence, or is longer than any abbreviation
-    word = word.lstrip("\"'“‘„‚«‹»›([{¿¡「『（§$€£*•/–—-")
+    word = _word_before(text, start, end)
+    # It begins its sentence, or is longer than any abbreviation.
+    is_alone = not re.search(r"\s", text[max(start, end - _MOST) : end])
     if not word:
         return False
     if _NUMBER.fullmatch(word):
@@ -352,8 +388,9 @@ def _abbreviated(text: str, start: int, end: int, known: Abbreviations, number: 
 
 def _are_initials(word: str, last: str) -> bool:
     """Whether a word, or its `last` part, is initials, as before a surname."""
-    if len(last) == 1 and last.islower() and _is_marked(last):
-        return False
+    is_small = len(last) == 1 and last.islower()
+    if is_small and (_is_marked(last) or word[-2:-1] in ("'", "’", "/")):
+        return False  # nor are the last letters of "I don't.", "the 70's." and "5 km/h."
     if not (_INITIALS.fullmatch(word) or _INITIALS.fullmatch(last)):
         return False
     # One character may be a word in Chinese, Japanese and Korean.

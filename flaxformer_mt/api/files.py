@@ -71,7 +71,7 @@ def translate_file(
             form=dataclasses.replace(form, shown=shown), search=search, prefix=prefix
         ),
         load=_loader(run, engine_of(engine)),
-        input=OneInput(_path(input)),
+        input=OneInput(_path(input), paragraphs=form.join_lines),
         output=Output(_path(output), restart),
         share=_share(shard, output_shards),
         window=window,

@@ -69,8 +69,10 @@ class Form:
     `column`, from 0, is translated in place, or with `append`, always for text, after the last.
     `key` leads to a JSON object's source (a dot into an object); its translation goes under
     `target_key`, which begins the other fields' names unless it is the default. All else is passed
-    through, except to "moses": n-best lists as Moses writes them. Raises ValueError if two keys are
-    the same, and UnwritableError, a ValueError, for a format that can't be written from the other.
+    through, except to "moses": n-best lists as Moses writes them. With `join_lines` a line of text
+    is a paragraph of hard-wrapped text, whose end is a blank line. Raises ValueError if two keys
+    are the same and for lines to join in another format than text, and UnwritableError, a
+    ValueError, for a format that can't be written from the other.
     """
 
     read: Name = "text"
@@ -83,15 +85,26 @@ class Form:
     forbid_key: str | None = None
     constraints_key: str | None = None
     shown: Shown = Shown()
+    join_lines: bool = False
 
     def __post_init__(self) -> None:
         if self.write not in WRITABLE[self.read]:
             known = " or ".join(WRITABLE[self.read])
             raise UnwritableError(f"from {self.read} you can write {known}, not {self.write}")
+        if self.join_lines and self.read != "text":
+            raise ValueError(f"lines are joined in plain text only, not in {self.read}")
         if self.read == "text":  # it has no column to replace
             object.__setattr__(self, "append", True)
         if self.write == "jsonl":
             self._check_keys()
+
+    def identity(self) -> dict[str, Any]:
+        """What a later call must share; without `join_lines` unless it is set, since records of
+        before don't have it."""
+        settings = dataclasses.asdict(self)
+        if not self.join_lines:
+            del settings["join_lines"]
+        return settings
 
     def _check_keys(self) -> None:
         """Raises ValueError if a field would be added under the key of a text."""

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
 
-from flaxformer_mt.bulk.reading import Input, Lines, Shard, TwoInputs
+from flaxformer_mt.bulk.reading import Input, Lines, Paragraphs, Shard, Whole
 from flaxformer_mt.bulk.shard_records import Ends
 from flaxformer_mt.bulk.shards import Cut, OneShard, Share, shard_name
 from flaxformer_mt.bulk.stream import shard_ends
@@ -16,7 +16,7 @@ from flaxformer_mt.bulk.stream import shard_ends
 class OpenInput:
     """An open input; of one that is cut, the lines of the shards to write."""
 
-    lines: Lines | TwoInputs | Shard
+    lines: Whole | Shard
     cut: Cut | None
     is_typed: bool  # by a person, who sees what becomes of each line
 
@@ -24,6 +24,15 @@ class OpenInput:
         """Prompts the person who types, before each line."""
         if isinstance(self.lines, Lines):
             self.lines.prompt = "> "
+        elif isinstance(self.lines, Paragraphs):
+            self.lines.prompt("> ")
+
+    @property
+    def advice(self) -> str:
+        """What the person who types does."""
+        if isinstance(self.lines, Paragraphs):
+            return "type a paragraph, then an empty line; Ctrl-D quits"
+        return "type a sentence and press Enter; Ctrl-D quits"
 
 
 @contextlib.contextmanager
@@ -41,7 +50,7 @@ def opened_input(
     """
     if share is None or output is None:
         with source.opened() as lines:
-            is_typed = isinstance(lines, Lines) and lines.interactive
+            is_typed = isinstance(lines, Lines | Paragraphs) and lines.interactive
             yield OpenInput(lines, cut=None, is_typed=is_typed)
         return
 

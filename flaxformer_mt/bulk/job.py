@@ -105,7 +105,7 @@ class Job(Generic[Counts]):
             meter = _meter(self.task.what, source, engine, say)
             if source.is_typed:
                 source.prompt()
-                say("type a sentence and press Enter; Ctrl-D quits")
+                say(source.advice)
             stack.enter_context(_ending_explained(sink, meter))
             sums = stream(
                 source.lines,

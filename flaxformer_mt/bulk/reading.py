@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, BinaryIO, ClassVar, cast
 
+from flaxformer_mt.bulk.paragraphs import joined
 from flaxformer_mt.data.corpus.paths import is_remote, locate, stamp
 from flaxformer_mt.data.corpus.text_files import LONGEST, damage, open_text, too_long
 from flaxformer_mt.errors import UserError
@@ -26,18 +27,22 @@ class InputError(UserError):
 
 @dataclasses.dataclass(frozen=True)
 class OneInput:
-    """The lines of a file, also compressed or in a store, or of standard input (None)."""
+    """The lines of a file, also compressed or in a store, or of standard input (None); or its
+    `paragraphs`, each as one line."""
 
     path: str | None
+    paragraphs: bool = False
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The files that are read."""
         return () if self.path is None else (self.path,)
 
-    def opened(self) -> contextlib.AbstractContextManager[Lines]:
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Lines | Paragraphs]:
         """The lines, from the first. Raises CorpusError."""
-        return open_lines(self.path)
+        with open_lines(self.path) as lines:
+            yield Paragraphs(lines) if self.paragraphs else lines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +98,11 @@ class Lines(Iterator[bytes]):
     def interactive(self) -> bool:
         return self.stream.isatty()
 
+    @property
+    def line(self) -> int:
+        """The place of the line given last, for messages."""
+        return self.number
+
     def __next__(self) -> bytes:
         try:
             line = self._read()
@@ -135,6 +145,72 @@ class Lines(Iterator[bytes]):
         if not text_bytes or file_bytes >= self.size:
             return None
         return done / text_bytes * file_bytes / self.size
+
+
+class Paragraphs(Iterator[bytes]):
+    """The paragraphs of an input, each as one line, and the blank lines between them, as they are.
+
+    `number` counts both. Raises InputError for a paragraph that is too long, and for text that
+    isn't UTF-8, at its own line.
+    """
+
+    start = 0
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+        self._is_blank_next = False
+        self.name = lines.name
+        self.number = 0
+        self.line = 0  # of the input, where what was given last begins
+
+    @property
+    def interactive(self) -> bool:
+        return self._lines.interactive
+
+    def prompt(self, text: str) -> None:
+        """Shows this to a person before each line."""
+        self._lines.prompt = text
+
+    def share(self, done: int) -> float | None:
+        return self._lines.share(done)
+
+    def __next__(self) -> bytes:
+        paragraph = [] if self._is_blank_next else self._read()
+        if not paragraph:
+            self.line = self._lines.number
+        self._is_blank_next = bool(paragraph) and self._is_blank_next
+        self.number += 1
+        return joined(paragraph).encode()
+
+    def _read(self) -> list[str]:
+        """The lines up to a blank one or the end; none if the next one is blank."""
+        paragraph: list[str] = []
+        size = 0
+        for line in self._lines:
+            text = self._decoded(line)
+            if not text.strip():
+                self._is_blank_next = True
+                return paragraph
+            if not paragraph:
+                self.line = self._lines.number
+            paragraph.append(text)
+            size += len(line)
+            if size > LONGEST:
+                raise InputError(
+                    f"{self.name}:{self.line}: the paragraph that begins here has over {LONGEST:,} "
+                    "bytes; put blank lines between paragraphs, or don't join lines"
+                )
+        if not paragraph:
+            raise StopIteration
+        return paragraph
+
+    def _decoded(self, line: bytes) -> str:
+        try:
+            return line.decode()
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{self.name}:{self._lines.number}: is not UTF-8 text (byte {error.start + 1})"
+            ) from None
 
 
 def _can_edit() -> bool:
@@ -190,6 +266,11 @@ class TwoInputs(Iterator[bytes]):
     def number(self) -> int:
         return self._src.number
 
+    @property
+    def line(self) -> int:
+        """The place of the pair given last, for messages."""
+        return self.number
+
     def __next__(self) -> bytes:
         src, tgt = next(self._src, None), next(self._tgt, None)
         if src is None and tgt is None:
@@ -207,13 +288,16 @@ class TwoInputs(Iterator[bytes]):
         return self._src.share(round(done * self._src.bytes_read / read)) if read else None
 
 
+Whole = Lines | TwoInputs | Paragraphs
+
+
 class Shard(Iterator[bytes]):
     """The lines of an input after `start` up to `stop`, with their numbers; `size` bytes.
 
     Raises InputError if there are fewer than when they were counted.
     """
 
-    def __init__(self, lines: Lines | TwoInputs, start: int, stop: int, size: int) -> None:
+    def __init__(self, lines: Whole, start: int, stop: int, size: int) -> None:
         self.name = lines.name
         self.start = start
         self._lines = lines
@@ -225,6 +309,11 @@ class Shard(Iterator[bytes]):
     @property
     def number(self) -> int:
         return self._lines.number
+
+    @property
+    def line(self) -> int:
+        """The place of the line given last, for messages."""
+        return self._lines.line
 
     def __next__(self) -> bytes:
         if self.number >= self._stop:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from flaxformer_mt.bulk.forms import BadLine
 from flaxformer_mt.bulk.output_errors import OutputError
-from flaxformer_mt.bulk.reading import InputError, Lines, Shard, TwoInputs
+from flaxformer_mt.bulk.reading import InputError, Shard, Whole
 from flaxformer_mt.bulk.shard_records import Place
 from flaxformer_mt.bulk.sinks import Consumed, Sink
 from flaxformer_mt.data.corpus import CorpusError
@@ -33,6 +33,9 @@ class Window:
     first: int  # the first one's number, from 1
     lines: list[bytes]
     error: Exception | None = None
+    places: list[int] = dataclasses.field(
+        default_factory=list
+    )  # of the input's lines, for messages
 
     @property
     def size(self) -> int:
@@ -52,7 +55,7 @@ class Made:
     error: Exception | None = None  # why a line was refused
 
 
-def windows(lines: Lines | TwoInputs | Shard, *, window: int) -> Iterator[Window]:
+def windows(lines: Whole | Shard, *, window: int) -> Iterator[Window]:
     """The lines, `window` or `WINDOW_BYTES` at a time, the same for a call that resumes."""
     while True:
         current = Window(lines.name, lines.number + 1, [])
@@ -60,6 +63,7 @@ def windows(lines: Lines | TwoInputs | Shard, *, window: int) -> Iterator[Window
         try:
             while len(current.lines) < window and size < WINDOW_BYTES:
                 current.lines.append(next(lines))
+                current.places.append(lines.line)
                 size += len(current.lines[-1])
         except StopIteration:
             if current.lines:
@@ -72,7 +76,7 @@ def windows(lines: Lines | TwoInputs | Shard, *, window: int) -> Iterator[Window
         yield current
 
 
-def shard_ends(whole: Lines | TwoInputs, count: int, *, window: int) -> list[tuple[Place, int]]:
+def shard_ends(whole: Whole, count: int, *, window: int) -> list[tuple[Place, int]]:
     """The place and the bytes of text before each of `count` parts of whole windows, and in all."""
     size = 0
     ends: list[tuple[Place, int]] = [((0, ""), size)]  # of every window
@@ -87,7 +91,7 @@ def shard_ends(whole: Lines | TwoInputs, count: int, *, window: int) -> list[tup
 
 
 def stream(
-    lines: Lines | TwoInputs | Shard,
+    lines: Whole | Shard,
     sink: Sink,
     work: Callable[[Iterable[Window]], Iterable[tuple[Window, Made]]],
     *,
@@ -140,7 +144,7 @@ def stream(
     return dict(done.sums)
 
 
-def _skip(lines: Lines | TwoInputs | Shard, count: int, digest: hashlib._Hash) -> None:
+def _skip(lines: Whole | Shard, count: int, digest: hashlib._Hash) -> None:
     """Reads the first `count` lines, or as many as there are, into a digest."""
     while lines.number < lines.start + count:
         line = next(lines, None)
@@ -200,17 +204,18 @@ def made_of(window: Window, parse: Callable[[bytes], T], make: Callable[[list[T]
     """
     records = []
     error = window.error
-    for number, line in enumerate(window.lines, start=window.first):
+    for place, line in zip(window.places, window.lines, strict=True):
         try:
             records.append(parse(line))
         except BadLine as why:
-            error = InputError(f"{window.name}:{number}: {why}")
+            error = InputError(f"{window.name}:{place}: {why}")
             break
     while records:
         try:
             return dataclasses.replace(make(records), error=error)
         except LineError as why:
             advice = "; use --overlong split" if why.splits else ""
-            error = InputError(f"{window.name}:{window.first + why.number}: {why.reason}{advice}")
+            place = window.places[why.number]
+            error = InputError(f"{window.name}:{place}: {why.reason}{advice}")
             records = records[: why.number]
     return Made(error=error)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from flaxformer_mt.bulk.forms import Form, Record
 from flaxformer_mt.bulk.stream import Made, Window, made_of
 from flaxformer_mt.decoding.constraints.terminology import Terminology
-from flaxformer_mt.decoding.options import LineOptions, SearchOptions
+from flaxformer_mt.decoding.options import LineOptions, SearchOptions, Several
 from flaxformer_mt.wording import counted
 
 if TYPE_CHECKING:
@@ -95,10 +95,10 @@ class TranslateSettings:
     def _translated(self, window: Window, translator: Translator, records: list[Record]) -> Made:
         translations = translator.translate_with(
             [record.source for record in records],
-            dataclasses.replace(self.search, first=window.first),
+            dataclasses.replace(self.search, first=window.first, several=self._several(translator)),
             [self.line_options(record) for record in records],
         )
-        numbered = list(enumerate(translations, start=window.first))
+        numbered = list(zip(window.places, translations, strict=False))
         notes = [
             f"{window.name}:{number}: too long: translated in pieces"
             for number, translation in numbered
@@ -115,6 +115,14 @@ class TranslateSettings:
             notes=notes,
             remarks=self._remarks(numbered),
         )
+
+    def _several(self, translator: Translator) -> Several:
+        """Joined lines are split into sentences also for a model whose training text isn't known:
+        a whole paragraph is rarely what it reads."""
+        if self.form.join_lines and self.search.several == "auto":
+            if translator.training_text is None and not translator.takes_whole_lines:
+                return "split"
+        return self.search.several
 
     def _remarks(self, numbered: Sequence[tuple[int, Translation]]) -> dict[str, list[int]]:
         """The numbers of lines that may have lost something, by what is said of them."""
@@ -152,7 +160,7 @@ class TranslateSettings:
         search = self.search
         sampling = search.sampling
         settings: dict[str, Any] = {
-            "form": dataclasses.asdict(self.form),
+            "form": self.form.identity(),
             "n_best": search.n_best,
             "overlong": search.overlong,
             "prefix": self.prefix,

@@ -57,6 +57,10 @@ _FORMS = {
         "like `0 ||| translation ||| log_prob= -1.2 ||| -0.8`",
         choices=WRITTEN,
     ),
+    "--join-lines": Flag(
+        "text: join the lines of a paragraph of hard-wrapped text, whose end is a blank line; "
+        "the output has one line per paragraph"
+    ),
     "--column": Flag("tsv: the column to translate (default: 1)", takes="N", read=positive),
     "--append": Flag("tsv: add the translation as the last column instead of replacing the source"),
     "--key": Flag(
@@ -166,6 +170,8 @@ def _terminology(options: Namespace, parser: ArgumentParser) -> Terminology | No
 def _check_formats(options: Namespace, parser: ArgumentParser, output_format: Written) -> None:
     """Refuses flags that the formats of input and output have no use for."""
     _check_keys(options, parser, output_format)
+    if options.join_lines and options.format != "text":
+        parser.error("--join-lines is for plain text: leave out --format")
     if options.column is not None and options.format != "tsv":
         parser.error("--column is for columns: add --format tsv")
     if options.append and output_format != "tsv":
@@ -206,6 +212,7 @@ def _form(options: Namespace, parser: ArgumentParser, output_format: Written) ->
             prefix_key=options.prefix_key or "",
             forbid_key=options.forbid_key,
             constraints_key=options.constraints_key,
+            join_lines=options.join_lines,
             shown=Shown(
                 scores=options.scores or output_format == "jsonl",
                 alignments=options.alignments,

@@ -303,6 +303,11 @@ class Translator:
         return other
 
     @property
+    def takes_whole_lines(self) -> bool:
+        """Whether this is `with_whole_lines`."""
+        return self._takes_whole_lines
+
+    @property
     def members(self) -> tuple[Member, ...]:
         """The models that decide together, with their parameters on this process's devices."""
         return self._ensemble.members

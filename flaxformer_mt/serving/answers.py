@@ -214,11 +214,12 @@ def _detected(text: str, src_lang: str) -> Detected:
 
 
 def languages(model: ServedModel) -> list[Language]:
-    """Every language, with the targets of those that are sources."""
-    codes = dict.fromkeys([*model.sources, *model.targets])
+    """Every language with its targets, of which one is itself, as in LibreTranslate."""
     return [
-        Language(code=code, name=language_name(code), targets=model.targets_of(code))
-        for code in codes
+        Language(
+            code=code, name=language_name(code), targets=sorted({*model.targets_of(code), code})
+        )
+        for code in model.languages
     ]
 
 
@@ -298,8 +299,8 @@ def openapi(reader: Reader) -> Json:
     """OpenAPI 3.1: all paths, requests and answers."""
     operations = _operations(reader)
     schemas, definitions = _schemas(operations)
-    for form in (reader.translate_form, reader.libre_form):
-        definitions[form.__name__] |= _known_pairs(reader.model)
+    definitions[reader.translate_form.__name__] |= _known_pairs(reader.model)
+    definitions[reader.libre_form.__name__] |= _known_pairs(reader.model, same=True)
     paths = {}
     for path, operation in operations.items():
         needs_key = bool(reader.settings.keys) and (
@@ -341,16 +342,20 @@ def _about(model: ServedModel) -> tuple[str, str]:
     return title, description
 
 
-def _known_pairs(model: ServedModel) -> Json:
-    """What the schema of a request says of its two languages together."""
-    if len(model.directions) == len(model.sources) * len(model.targets):
+def _known_pairs(model: ServedModel, *, same: bool = False) -> Json:
+    """What the schema of a request says of its two languages together, which may be the `same`."""
+    targets = {source: model.targets_of(source) for source in model.sources}
+    from_any: Json = {"source": {"enum": ["auto", None]}}
+    if same:
+        targets = {code: [*targets.get(code, []), code] for code in model.languages}
+        from_any["target"] = {"enum": [*model.targets, None]}
+    elif len(model.directions) == len(model.sources) * len(model.targets):
         return {}
     pairs = [
-        {"source": {"enum": [source]}, "target": {"enum": [*model.targets_of(source), None]}}
-        for source in model.sources
+        {"source": {"enum": [source]}, "target": {"enum": [*codes, None]}}
+        for source, codes in targets.items()
     ]
-    any_target = {"source": {"enum": ["auto", None]}}
-    return {"anyOf": [{"properties": properties} for properties in [any_target, *pairs]]}
+    return {"anyOf": [{"properties": properties} for properties in [from_any, *pairs]]}
 
 
 def _operations(reader: Reader) -> dict[str, _Operation]:

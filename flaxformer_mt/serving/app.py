@@ -42,6 +42,7 @@ _HEADERS = [
     (b"x-frame-options", b"DENY"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 ]
+_NO_FILES = "files aren't translated on this server: send their text to /translate"
 # Not refused when the server is full, so that operators can look.
 _ALWAYS = frozenset({"/health", "/metrics"})
 
@@ -79,13 +80,19 @@ class App:
         self.service = service
         self._connections = connections
         self._origins = Origins(settings.cors_origins, settings.allowed_hosts, local=local)
+        document = openapi(service.reader)
         routes = [
             Route("/translate", self._post(self._translate), methods=["POST"]),
             Route("/detect", self._post(self._detect), methods=["POST"]),
             Route("/attention", self._post(self._attention), methods=["POST"]),
             Route("/languages", _constant(answers.languages(model))),
             Route("/frontend/settings", _constant(page_settings(model, settings))),
-            Route("/openapi.json", _constant(openapi(service.reader))),
+            Route("/openapi.json", _constant(document)),
+            Route("/spec", _constant(document)),  # LibreTranslate's address
+            Route(
+                "/suggest", _refused("suggestions are disabled on this server"), methods=["POST"]
+            ),
+            Route("/translate_file", _refused(_NO_FILES), methods=["POST"]),
             Route("/health", self._health),
             Route("/metrics", self._metrics),
             *_page_routes(),
@@ -228,6 +235,15 @@ def _constant(content: Any) -> Endpoint:
         return json_response(body)
 
     return send
+
+
+def _refused(message: str) -> Endpoint:
+    """What LibreTranslate answers to what its operator has disabled."""
+
+    async def refuse(_: Request) -> Response:
+        raise Refusal(403, message, reason="disabled")
+
+    return refuse
 
 
 def _page_routes() -> Iterator[Route]:

@@ -1,13 +1,14 @@
 """Requests: from a body's bytes, with limits, to typed and checked values."""
 
 import asyncio
+import contextlib
 import dataclasses
 import email.message
 import email.parser
 import functools
 import re
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 import pydantic
@@ -24,7 +25,8 @@ from starlette.requests import ClientDisconnect, Request
 
 from flaxformer_mt.errors import nearest
 from flaxformer_mt.serving.access import Refusal, bad_request, shown, too_large
-from flaxformer_mt.serving.sentences import CodedSentences, coded_sentences
+from flaxformer_mt.serving.language_codes import known_code
+from flaxformer_mt.serving.sentences import CodedSentences, coded_sentences, untranslated
 from flaxformer_mt.serving.settings import ServedModel, ServerSettings
 
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
@@ -39,7 +41,6 @@ _MOST_FIELDS = 100  # of a form
 _MOST_HEAD_BYTES = 1000  # of a field's head in a multipart form
 _PLAIN_CODING = ("7bit", "8bit", "binary")
 _MARKUP = re.compile("[<&]")
-_ALIASES = {"zh-hans": "zh", "zh-cn": "zh", "zh-hant": "zt", "zh-tw": "zt", "pt-br": "pb"}
 _TOO_LARGE = {"string_too_long", "too_long"}
 _CLEARER = {"missing": "is missing", "string_pattern_mismatch": "must not be blank"}
 _M = TypeVar("_M", bound="_Body")
@@ -178,7 +179,7 @@ class LibreTranslateRequest(_Body):
 
 class DetectRequest(_Body):
     model_config = ConfigDict(extra="ignore")
-    q: str
+    q: str | list[str]
     api_key: _ApiKey = None
 
 
@@ -216,8 +217,11 @@ class Reader:
         sentence: Any = Annotated[text, Field(pattern=_VISIBLE)]
         source: Any = Literal[(*model.sources, "auto")]
         target: Any = Literal[model.targets]
-        known_source = BeforeValidator(functools.partial(_as_named, model.sources))
-        known_target = BeforeValidator(functools.partial(_as_named, model.targets))
+        # In LibreTranslate's form, a text may also stay in its language, whichever that is.
+        libre_source: Any = Literal[(*model.languages, "auto")]
+        libre_target: Any = Literal[model.languages]
+        known_source = BeforeValidator(functools.partial(_as_known, model, model.sources))
+        known_target = BeforeValidator(functools.partial(_as_known, model, model.targets))
 
         def integer(least: int, most: int) -> Any:
             return Annotated[int, Field(ge=least, le=most), _PLAIN]
@@ -227,17 +231,20 @@ class Reader:
             __base__=TranslateRequest,
             text=texts,
             n_best=(integer(1, self.most_hypotheses), 1),
-            source=(source, model.src_lang if len(model.directions) == 1 else "auto"),
-            target=(target, model.tgt_lang),
+            source=(
+                Annotated[source, known_source],
+                model.src_lang if len(model.directions) == 1 else "auto",
+            ),
+            target=(Annotated[target, known_target], model.tgt_lang),
         )
         self.libre_form = create_model(
             "LibreTranslateRequest",
             __base__=LibreTranslateRequest,
             q=texts,
-            source=Annotated[source, known_source],
-            target=Annotated[target, known_target],
+            source=Annotated[libre_source, known_source],
+            target=Annotated[libre_target, known_target],
         )
-        self.detect_form = create_model("DetectRequest", __base__=DetectRequest, q=text)
+        self.detect_form = create_model("DetectRequest", __base__=DetectRequest, q=texts)
         last_layer = Field(default_factory=lambda fields: self._layers[fields["kind"]] - 1)
         self.attention_form = create_model(
             "AttentionRequest",
@@ -250,14 +257,22 @@ class Reader:
     def translate(self, payload: Mapping[str, Any], kind: str = JSON) -> TranslateTask:
         """LibreTranslate's form has `q`, ours `text`."""
         payload = _given(payload, kind)
-        ours = "q" not in payload or "text" in payload
-        form: Any = _checked(self.translate_form if ours else self.libre_form, payload, kind)
+        if "q" not in payload or "text" in payload:
+            return self._task(_checked(self.translate_form, payload, kind), kind)
+        with _limits_as_in_libretranslate():
+            return self._task(_checked(self.libre_form, payload, kind), kind)
+
+    def _task(self, form: Any, kind: str) -> TranslateTask:
         if (form.terms or form.forbid) and not self.settings.constraints:
             raise bad_request("this server takes neither 'terms' nor 'forbid' (--no-constraints)")
 
         direction = self._direction(form)
-        texts = form.given if ours else _libre_texts(form, kind)
+        is_ours = isinstance(form, TranslateRequest)
+        texts = form.given if is_ours else _libre_texts(form, kind)
         _at_most(sum(map(len, texts)), self.settings.max_characters, "characters")
+        n_best = min(form.n_best, self.most_hypotheses)
+        if direction[0] == direction[1]:
+            return TranslateTask(form, tuple(map(untranslated, texts)), n_best, direction)
         split_texts = tuple(
             coded_sentences(
                 text,
@@ -271,13 +286,14 @@ class Reader:
         )
         sentence_count = sum(len(text.texts) for text in split_texts)
         _at_most(sentence_count, self.settings.max_sentences, "sentences")
-        n_best = min(form.n_best, self.most_hypotheses)
         return TranslateTask(form, split_texts, n_best, direction)
 
     def _direction(self, form: TranslateRequest | LibreTranslateRequest) -> tuple[str, str]:
         """The direction that a request asks for. Where it leaves a language open, the model's first
         direction decides, or else the order. Raises Refusal for a pair that isn't a direction."""
         model = self.model
+        if form.source == form.target and isinstance(form, LibreTranslateRequest):
+            return form.source, form.target
         target_given = "target" in form.model_fields_set
         fitting = [
             (source, target)
@@ -285,15 +301,18 @@ class Reader:
             if form.source in (source, "auto") and (form.target == target or not target_given)
         ]
         if not fitting:
-            *others, last = map(repr, model.targets_of(form.source))
-            targets = f"{', '.join(others)} or {last}" if others else last
-            raise bad_request(f"'target' should be {targets} for the source '{form.source}'")
+            known = model.targets if form.source == "auto" else model.targets_of(form.source)
+            if not known:
+                raise bad_request(f"'source' should be {_either((*model.sources, 'auto'))}")
+            raise bad_request(f"'target' should be {_either(known)} for the source '{form.source}'")
         return max(
             fitting, key=lambda pair: (pair[0] == model.src_lang) + (pair[1] == model.tgt_lang)
         )
 
     def detect(self, payload: Mapping[str, Any], kind: str = JSON) -> str:
-        return _checked(self.detect_form, payload, kind).q
+        """The text; several are one."""
+        texts = _checked(self.detect_form, payload, kind).q
+        return texts if isinstance(texts, str) else "\n".join(texts)
 
     def attention(self, payload: Mapping[str, Any], kind: str = JSON) -> AttentionRequest:
         form = _checked(self.attention_form, payload, kind)
@@ -301,6 +320,22 @@ class Reader:
         if form.layer > last_layer:
             raise bad_request(f"'layer' should be less than or equal to {last_layer}")
         return form
+
+
+@contextlib.contextmanager
+def _limits_as_in_libretranslate() -> Iterator[None]:
+    """What is too large gets the status of other wrong requests."""
+    try:
+        yield
+    except Refusal as refusal:
+        if refusal.status == 413:
+            refusal.status = 400
+        raise
+
+
+def _either(codes: Sequence[str]) -> str:
+    *others, last = map(repr, codes)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _libre_texts(form: LibreTranslateRequest, kind: str) -> list[str]:
@@ -328,16 +363,13 @@ def _given(payload: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     }
 
 
-def _as_named(codes: Sequence[str], code: Any) -> Any:
-    """That of the model's `codes` which means the same to LibreTranslate; else `code` itself."""
-    if not isinstance(code, str) or code in codes:
+def _as_known(model: ServedModel, of_side: Sequence[str], code: Any) -> Any:
+    """The model's code for the language that a client means, if possible one `of_side`; else `code`
+    itself."""
+    if not isinstance(code, str):
         return code
-
-    def folded(name: str) -> str:
-        plain = name.lower().replace("_", "-")
-        return _ALIASES.get(plain, plain)
-
-    return next((known for known in codes if folded(known) == folded(code)), code)
+    known = known_code(of_side, code)
+    return known if known in of_side else known_code(model.languages, code)
 
 
 def _at_most(count: int, most: int, what: str) -> None:

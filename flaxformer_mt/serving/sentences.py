@@ -83,6 +83,11 @@ def coded_sentences(
     )
 
 
+def untranslated(text: str) -> CodedSentences:
+    """A text without sentences, whose translation it is."""
+    return CodedSentences(texts=(), glue=(text,), codes=(), pieces=())
+
+
 def _seam(gap: str) -> str:
     """What goes between the translations of two sentences with `gap` between them."""
     return gap if _LAYOUT.search(gap) else " "

@@ -194,6 +194,11 @@ class ServedModel:
         """All target languages."""
         return tuple(dict.fromkeys(target for _, target in self.directions))
 
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """All languages, the sources first."""
+        return tuple(dict.fromkeys([*self.sources, *self.targets]))
+
     def targets_of(self, source: str) -> list[str]:
         return [target for of_source, target in self.directions if of_source == source]
 
@@ -214,6 +219,7 @@ def page_settings(model: ServedModel, settings: ServerSettings) -> dict[str, Any
         "frontendTimeout": 250,
         "language": {"source": source, "target": target},
         "suggestions": False,
+        "filesTranslation": False,
         "supportedFilesFormat": [],
         "model": {
             "name": model.name,
@@ -242,7 +248,7 @@ def _page_languages(model: ServedModel) -> list[dict[str, Any]]:
             "direction": direction(code),
             "targets": model.targets_of(code),
         }
-        for code in dict.fromkeys([*model.sources, *model.targets])
+        for code in model.languages
     ]
 
 

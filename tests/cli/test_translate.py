@@ -58,6 +58,22 @@ def test_a_compressed_file_says_what_its_text_says(translate, translations, tmp_
     assert translate("--input", tmp_path / "in.gz").output.splitlines() == translations
 
 
+def test_joined_lines_say_what_the_paragraph_says(translate, translations, tmp_path):
+    words = [line.split() for line in LINES]
+    wrapped = "\n\n".join("\n".join(of_line) for of_line in words).encode()
+    done = translate("--join-lines", stdin=wrapped)
+    assert done.status == 0, done.errors
+    expected = [line for text in translations for line in (text, "")][:-1]
+    assert done.output.splitlines() == expected
+
+    (tmp_path / "in").write_bytes(wrapped)
+    options = ("--input", tmp_path / "in", "--output", tmp_path / "out", "--window", 1)
+    done = translate(*options, "--join-lines", "--output-shards", 2)
+    assert done.status == 0, done.errors
+    assert translate("--output", tmp_path / "out", "--join", 2).status == 0
+    assert (tmp_path / "out").read_text().splitlines() == expected
+
+
 def test_a_column_says_what_its_text_says(translate, translations):
     columns = "".join(f"{number}\t{line}\n" for number, line in enumerate(LINES)).encode()
     done = translate("--format", "tsv", "--column", 2, "--append", stdin=columns)

@@ -107,6 +107,7 @@ CALLS = [
     ("translate --translation-key de", "add --output-format jsonl"),
     ("translate --column 2", "--column is for columns: add --format tsv"),
     ("translate --append --format jsonl", "--append is for columns"),
+    ("translate --join-lines --format tsv", "--join-lines is for plain text"),
     ("translate --format jsonl --key score", "under 'score', where the source is"),
     ("translate --output ''", "--output is empty: name a file"),
     ("score --src x", "--src and --tgt go together"),

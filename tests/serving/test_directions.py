@@ -59,15 +59,19 @@ def test_the_first_direction_s_languages_come_before_others(translator):
         assert read(translator, server, text="a", source="nl") == ["<nl-de> a"]
 
 
-@pytest.mark.parametrize("text", ["text", "q"])
 @pytest.mark.parametrize(
-    ("source", "target", "reason"),
+    ("text", "source", "target", "reason"),
     [
-        ("de", "de", "'target' should be 'en' for the source 'de'"),
-        ("en", "en", "'target' should be 'de' or 'zh' for the source 'en'"),
-        ("zh", "en", "'source' should be 'en', 'de', 'fr' or 'auto'"),
-        ("en", "fr", "'target' should be 'de', 'zh' or 'en'"),
-        ("en", "auto", "'target' should be 'de', 'zh' or 'en'"),
+        ("text", "de", "de", "'target' should be 'en' for the source 'de'"),
+        ("text", "en", "en", "'target' should be 'de' or 'zh' for the source 'en'"),
+        ("text", "zh", "en", "'source' should be 'en', 'de', 'fr' or 'auto'"),
+        ("text", "en", "fr", "'target' should be 'de', 'zh' or 'en'"),
+        ("text", "en", "auto", "'target' should be 'de', 'zh' or 'en'"),
+        ("q", "de", "zh", "'target' should be 'en' for the source 'de'"),
+        ("q", "zh", "en", "'source' should be 'en', 'de', 'fr' or 'auto'"),
+        ("q", "en", "fr", "'target' should be 'de' or 'zh' for the source 'en'"),
+        ("q", "auto", "fr", "'target' should be 'de', 'zh' or 'en' for the source 'auto'"),
+        ("q", "en", "auto", "'target' should be 'en', 'de', 'fr' or 'zh'"),
     ],
 )
 def test_other_pairs_are_refused_with_those_that_there_are(server, text, source, target, reason):
@@ -78,6 +82,16 @@ def test_other_pairs_are_refused_with_those_that_there_are(server, text, source,
 def test_codes_are_named_as_libretranslate_names_them(translator, server):
     for target in ("ZH", "zh-Hans", "zh_CN"):
         assert read(translator, server, q="a", source="EN", target=target) == ["<2zh> <formal> a"]
+
+
+def test_codes_of_other_programs_are_known(translator, server):
+    for source, target in (("eng", "zho"), ("en-US", "zh-SG"), ("en_GB", "chi")):
+        for text in ("q", "text"):
+            request = {text: "a", "source": source, "target": target}
+            assert read(translator, server, **request) == ["<2zh> <formal> a"]
+    # The traditional script isn't the simplified one.
+    answer = server.post("/translate", {"q": "a", "source": "en", "target": "zh-TW"})
+    assert answer[0] == 400
 
 
 def test_of_two_variants_each_code_means_its_own(translator):
@@ -178,10 +192,10 @@ def test_a_sentence_with_its_tag_has_attention_and_alternatives(server):
 
 def test_languages_are_all_with_their_targets(server):
     assert server.get("/languages")[1] == [
-        {"code": "en", "name": "English", "targets": ["de", "zh"]},
-        {"code": "de", "name": "German", "targets": ["en"]},
-        {"code": "fr", "name": "French", "targets": ["en"]},
-        {"code": "zh", "name": "Chinese", "targets": []},
+        {"code": "en", "name": "English", "targets": ["de", "en", "zh"]},
+        {"code": "de", "name": "German", "targets": ["de", "en"]},
+        {"code": "fr", "name": "French", "targets": ["en", "fr"]},
+        {"code": "zh", "name": "Chinese", "targets": ["zh"]},
     ]
 
 
@@ -211,11 +225,12 @@ def test_the_openapi_document_has_all_languages(server):
         document["components"]["schemas"][name]["properties"]
         for name in ("TranslateRequest", "LibreTranslateRequest")
     )
-    assert libre["source"]["enum"] == ["en", "de", "fr", "auto"]
-    assert libre["target"]["enum"] == ["de", "zh", "en"]
-    known = document["components"]["schemas"]["LibreTranslateRequest"]["anyOf"]
-    french = {"source": {"enum": ["fr"]}, "target": {"enum": ["en", None]}}
-    assert known[-1] == {"properties": french}
+    assert libre["source"]["enum"] == ["en", "de", "fr", "zh", "auto"]
+    assert libre["target"]["enum"] == ["en", "de", "fr", "zh"]
+    for form, targets in (("TranslateRequest", ["en"]), ("LibreTranslateRequest", ["en", "fr"])):
+        known = document["components"]["schemas"][form]["anyOf"]
+        french = {"source": {"enum": ["fr"]}, "target": {"enum": [*targets, None]}}
+        assert {"properties": french} in known
     assert (ours["source"]["default"], ours["target"]["default"]) == ("auto", "de")
     detect = document["paths"]["/detect"]["post"]
     answer = detect["responses"]["200"]["content"]["application/json"]["schema"]

@@ -81,6 +81,7 @@ def furnish(folder: Path, corpus: Path) -> None:
             shutil.copy(corpus / f"{split}.{language}", wmt14 / f"{published}.{language}")
     source, target = ((corpus / f"test.{language}").read_text() for language in ("en", "de"))
     (folder / "input.en").write_text(source)
+    (folder / "letter.txt").write_text(source.replace(" ", "\n", 1))
     (folder / "corpus.en.zst").write_bytes(zstd.compress(source.encode()))
     for name in ("theirs", "one", "two", "first", "second"):
         (folder / f"{name}.de").write_text(target)
