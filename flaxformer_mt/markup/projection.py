@@ -99,7 +99,7 @@ def _check(spans: Sequence[Span], parents: Sequence[int], words: int) -> None:
     ends = {_ROOT: 0}  # of the last span within each one
     for number, (span, parent) in enumerate(zip(spans, parents, strict=True)):
         if not 0 <= span.start <= span.end <= words:
-            raise ValueError(f"{span} is not within {words} words")
+            raise ValueError(f"{span} isn't within {words} words")
         if not _ROOT <= parent < number:
             raise ValueError(f"the parent of {span} should come before it")
         if parent != _ROOT and not spans[parent].contains(span):
@@ -121,7 +121,7 @@ def _links(alignment: Iterable[tuple[int, int]], source_count: int, target_count
     for source, target in sorted(set(alignment)):
         if not (0 <= source < source_count and 0 <= target < target_count):
             raise ValueError(
-                f"the pair ({source}, {target}) is not within {source_count} and {target_count} words"
+                f"the pair ({source}, {target}) isn't within {source_count} and {target_count} words"
             )
         targets[source].append(target)
         sources[target].append(source)

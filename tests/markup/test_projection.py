@@ -169,8 +169,8 @@ def test_parents_say_whether_a_point_at_an_end_is_inside():
     [
         ([Span(0, 2), Span(1, 3)], r"Span\(start=1, end=3\) crosses Span\(start=0, end=2\)"),
         ([Span(2, 3), Span(0, 1)], "begins before the span on its left ends"),
-        ([Span(2, 4)], "is not within 3 words"),
-        ([Span(2, 1)], "is not within 3 words"),
+        ([Span(2, 4)], "isn't within 3 words"),
+        ([Span(2, 1)], "isn't within 3 words"),
     ],
 )
 def test_spans_that_are_no_tree_are_refused(spans, message):
@@ -179,7 +179,7 @@ def test_spans_that_are_no_tree_are_refused(spans, message):
 
 
 def test_links_and_parents_outside_are_refused():
-    with pytest.raises(ValueError, match=r"the pair \(0, 3\) is not within 3 and 3 words"):
+    with pytest.raises(ValueError, match=r"the pair \(0, 3\) isn't within 3 and 3 words"):
         project([], ["x"] * 3, ["y"] * 3, [(0, 3)])
     with pytest.raises(ValueError, match="should come before it"):
         project([Span(0, 1), Span(0, 1)], ["x"], ["y"], [], parents=[1, -1])
