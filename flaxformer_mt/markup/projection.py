@@ -121,7 +121,8 @@ def _links(alignment: Iterable[tuple[int, int]], source_count: int, target_count
     for source, target in sorted(set(alignment)):
         if not (0 <= source < source_count and 0 <= target < target_count):
             raise ValueError(
-                f"the pair ({source}, {target}) isn't within {source_count} and {target_count} words"
+                f"the pair ({source}, {target}) isn't within "
+                f"{source_count} and {target_count} words"
             )
         targets[source].append(target)
         sources[target].append(source)
