@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from flaxformer_mt import __version__
 from flaxformer_mt.config.languages import has_blanks_between_sentences
+from flaxformer_mt.decoding.text.coded_sentences import CodedSentences
 from flaxformer_mt.serving.engine import Attended, Translated
 from flaxformer_mt.serving.requests import (
     JSON,
@@ -21,7 +22,6 @@ from flaxformer_mt.serving.requests import (
     TranslateRequest,
     TranslateTask,
 )
-from flaxformer_mt.serving.sentences import CodedSentences
 from flaxformer_mt.serving.settings import ServedModel, confidence, language_name
 
 _DECIMALS = 4  # of attention weights, as many as a picture can show

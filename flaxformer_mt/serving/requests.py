@@ -22,9 +22,9 @@ from pydantic import (
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 
+from flaxformer_mt.decoding.text.coded_sentences import CodedSentences, coded_sentences
 from flaxformer_mt.errors import nearest
 from flaxformer_mt.serving.access import Refusal, bad_request, shown, too_large
-from flaxformer_mt.serving.sentences import CodedSentences, coded_sentences
 from flaxformer_mt.serving.settings import ServedModel, ServerSettings
 
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
