@@ -3,7 +3,7 @@
 import dataclasses
 import html
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Literal
 
 from flaxformer_mt.markup.document import LARGEST, Document, MarkupError
@@ -42,12 +42,17 @@ _ENDED_BY = {
 }
 
 
-def read_html(text: str) -> Document:
-    """The document of a page or a part of one. Raises MarkupError for one that is too large, or
-    has too many inline elements within one another."""
+def read_html(text: str, *, keep: Collection[str] = ()) -> Document:
+    """The document of a page or a part of one; elements with the names in `keep` aren't
+    translated, and neither are those in KEPT, nor those with `translate="no"` or the class
+    `notranslate`.
+
+    Raises MarkupError for a document that is too large, or has too many inline elements within one
+    another.
+    """
     if len(text) > LARGEST:
         raise MarkupError(f"{len(text):,} characters; a document has at most {LARGEST:,}")
-    reader = _HtmlReader(text)
+    reader = _HtmlReader(text, KEPT.union(name.lower() for name in keep))
     token = Token("text", 0, 0)
     try:
         for token in tokens(text):
@@ -67,9 +72,9 @@ class _Element:
 
 
 class _HtmlReader:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, keep: frozenset[str]) -> None:
         self.assembler = Assembler(one_by_one=frozenset({"a"}))
-        self._text = text
+        self._text, self._keep_names = text, keep
         self._open: list[_Element] = []
         self._open_names: Counter[str] = Counter()
 
@@ -140,7 +145,7 @@ class _HtmlReader:
 
     def _is_kept(self, token: Token) -> bool:
         """Whether the content of the element that begins isn't translated."""
-        if token.name in KEPT:
+        if token.name in self._keep_names:
             return True
         values = {attribute.name: attribute for attribute in reversed(token.attributes)}
         translate = self._value(values.get("translate"))
