@@ -115,7 +115,7 @@ def translate_document_file(
     try:
         parsed = _parsed(text.removeprefix(_BOM), format, keep_elements)
     except MarkupError as error:
-        raise MarkupError(f"{name}: {error}") from error
+        raise error.of_file(name) from error
     translated = _translated(_loaded(run), parsed, options)
     content = (_BOM * text.startswith(_BOM) + translated.text).encode()
     if target is None:
@@ -175,11 +175,7 @@ def _read(path: str | None) -> tuple[str, str]:
 def _translated(
     translator: Translator, document: Document, options: SearchOptions
 ) -> TranslatedDocument:
-    together = {"keep": sys.maxsize, "split": 1}.get(options.several, translator.together)
-    texts = [
-        coded_sentences(segment.text, translator.src_lang, together=together)
-        for segment in document.segments
-    ]
+    texts = _texts(translator, document, options)
     lines = [sentence for text in texts for sentence in text.texts]
     translations = list(_searched(translator, lines, options))
     alignments = _alignments(translator, document, texts, translations)
@@ -197,6 +193,21 @@ def _translated(
         split=sum(translation.split for translation in translations),
         at_limit=sum(translation.at_limit for translation in translations),
     )
+
+
+def _texts(
+    translator: Translator, document: Document, options: SearchOptions
+) -> list[CodedSentences]:
+    """The sentences of each segment."""
+    together = translator.together
+    if options.several == "keep" or (options.several == "auto" and translator.takes_whole_lines):
+        together = sys.maxsize
+    elif options.several == "split":
+        together = 1
+    return [
+        coded_sentences(segment.text, translator.src_lang, together=together)
+        for segment in document.segments
+    ]
 
 
 def _searched(

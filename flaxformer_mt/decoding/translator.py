@@ -144,7 +144,7 @@ class Translator:
         self.tag = ""  # before every line, given by `with_tag`
         self._own_languages = src_lang, tgt_lang
         self.symbols = tuple(symbols)
-        self._takes_whole_lines = False
+        self.takes_whole_lines = False
         placed = [(whole_on(tree, self.mesh), _for_search(member)) for tree, member in others]
         self._ensemble = _Ensemble(((self.params, self.model), *placed), self.mesh)
         self.max_length = min(member.config.max_length for _, member in self.members)
@@ -299,7 +299,7 @@ class Translator:
         """The same model, which translates and scores a line of several sentences as it is,
         whatever its training text was."""
         other = copy.copy(self)
-        other._takes_whole_lines = True
+        other.takes_whole_lines = True
         return other
 
     @property
@@ -310,7 +310,7 @@ class Translator:
     @property
     def together(self) -> int | None:
         """The most sentences that a line may have to be translated as a whole; None: any number."""
-        return None if self._takes_whole_lines else self._known_together
+        return None if self.takes_whole_lines else self._known_together
 
     @property
     def _known_together(self) -> int | None:

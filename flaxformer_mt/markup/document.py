@@ -17,7 +17,16 @@ LARGEST = 10_000_000  # characters of a document
 
 
 class MarkupError(UserError):
-    """A document that can't be translated; the message has the line if there is one."""
+    """A document that can't be translated, because of something in a `line` if there is one."""
+
+    def __init__(self, reason: str, line: int | None = None, *, name: str = "") -> None:
+        place = f"{name}:{line}" if name else f"line {line}"
+        super().__init__(f"{place if line else name}: {reason}" if line or name else reason)
+        self.reason, self.line = reason, line
+
+    def of_file(self, name: str) -> "MarkupError":
+        """The same of a file with a name."""
+        return MarkupError(self.reason, self.line, name=name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +60,8 @@ class Segment:
     `marks` are in the document's order. If the tags of a text don't match each other, each is a
     mark of its own, `in_order`: these are never put in another order. `hard_spaces` are blanks
     that no line may break at, by their places in `text`, as they are written. `quote` is the
-    quotation mark around an attribute's value, "" in content.
+    quotation mark around an attribute's value, "" in content. A `plain` text was written without
+    any entity or tag, and its "&" stay as they are.
     """
 
     text: str
@@ -59,6 +69,7 @@ class Segment:
     in_order: bool = False
     hard_spaces: Mapping[int, str] = dataclasses.field(default_factory=dict)
     quote: str = ""
+    plain: bool = False
 
     @functools.cached_property
     def needs_alignment(self) -> bool:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Literal
 
-from flaxformer_mt.markup.document import LARGEST, Document, MarkupError
+from flaxformer_mt.markup.document import LARGEST, Document, MarkupError, Segment
 from flaxformer_mt.markup.segments import Assembler, has_text
 from flaxformer_mt.markup.tags import RAW_TEXT, WITHOUT_TAGS, Attribute, Token, tokens
 
@@ -60,7 +60,15 @@ def read_html(text: str, *, keep: Collection[str] = ()) -> Document:
         return reader.assembler.document()
     except MarkupError as error:
         line = text.count("\n", 0, token.start) + 1
-        raise MarkupError(f"before the end of line {line}: {error}") from error
+        raise MarkupError(error.reason, line) from error
+
+
+def read_html_or_text(text: str) -> Document:
+    """As `read_html`, but a text that has neither tags nor entities is one segment as it stands,
+    line breaks and all: programs send plain text as HTML. Raises MarkupError."""
+    if all(token.kind == "text" for token in tokens(text)) and html.unescape(text) == text:
+        return Document((0,), (Segment(text, plain=True),))
+    return read_html(text)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -38,6 +38,8 @@ def placed(segment: Segment, text: str, sentences: Sequence[AlignedSentence] = (
     `sentences` are in order, and needed if `segment.needs_alignment`. Takes time linear in the
     text and the marks, times the depth of the marks.
     """
+    if segment.plain:
+        return (escaped(text).replace("&amp;", "&"),)
     if not segment.marks and not segment.hard_spaces:
         return (escaped(text, segment.quote),)
     tokens = _Tokens(segment, sentences or [AlignedSentence(segment.text, text)], text)

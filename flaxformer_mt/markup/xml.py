@@ -31,9 +31,14 @@ def read_xml(text: str, *, keep: Collection[str] = ()) -> Document:
         raise MarkupError(f"{len(text):,} characters; a document has at most {LARGEST:,}")
     events = list(_events(text))
     reader = _XmlReader(_with_text(events), frozenset(keep))
-    for number, event in enumerate(events):
-        reader.read(number, event)
-    return reader.assembler.document()
+    line = 1
+    try:
+        for number, event in enumerate(events):
+            reader.read(number, event)
+            line += event.raw.count("\n")
+        return reader.assembler.document()
+    except MarkupError as error:
+        raise MarkupError(error.reason, line) from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +87,7 @@ class _Listener:
             self._parser.Parse(content, True)
         except expat.ExpatError as error:
             raise MarkupError(
-                f"line {error.lineno}: not well-formed XML: {expat.ErrorString(error.code)}"
+                f"not well-formed XML: {expat.ErrorString(error.code)}", error.lineno
             ) from error
 
     def _hear(self, kind: _Kind, meaning: str = "", kept: bool | None = None) -> None:
@@ -99,8 +104,8 @@ class _Listener:
             return
         if len(value) > _LONGEST_ENTITY or not {"&", "%"}.isdisjoint(value):
             raise MarkupError(
-                f"line {self._parser.CurrentLineNumber}: the entity {name!r} is long or refers to "
-                "others: write what it means instead"
+                f"the entity {name!r} is long or refers to others: write what it means instead",
+                self._parser.CurrentLineNumber,
             )
 
 
