@@ -47,7 +47,6 @@ from flaxformer_mt.decoding.text.translation import Joiner, Translation
 from flaxformer_mt.files.reading import read_file
 from flaxformer_mt.model.embedding import softmax_table, table_rows
 from flaxformer_mt.model.parameters import count, count_by_formula
-from flaxformer_mt.model.stacks import aligning_layer
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.parallel.mesh import local_mesh, whole_on
 from flaxformer_mt.parsing.linearization import escaped
@@ -544,8 +543,9 @@ class Translator:
     ) -> list[Alignment]:
         """The source word of each translation's words, by the decoder's attention, in order.
 
-        `layer` counts from 0 (default: the last but one). Translations are as in `score`. Raises
-        OverlongError, TargetError, DecodingError, and ValueError for an unknown layer.
+        `layer`, from 0, is the one whose attention decides (default: all layers). Translations are
+        as in `score`. Raises OverlongError, TargetError, DecodingError, and ValueError for an
+        unknown layer.
         """
         forcing = self._forcing("alignments need")
         given = arguments.pairs(pairs)
@@ -555,9 +555,8 @@ class Translator:
             (source, target if isinstance(target, str) else None, parts)
             for (source, target), parts in zip(checked, cut, strict=True)
         ]
-        if layer is None:
-            layer = aligning_layer(self.model.config)
-        layer = arguments.whole_number("layer", layer)
+        if layer is not None:
+            layer = arguments.whole_number("layer", layer)
         blanks = has_blanks_between_sentences(self.tgt_lang)
         words = len(self.tag.split())
         tags = [
