@@ -95,10 +95,11 @@ def of_captions(
     plain = [" ".join(segment.text for segment in read_html(line).segments) for line in outputs]
     scores, scores_without = (corpus_scores(lines, references) for lines in (plain, without))
     kept = [elements_kept(*pair) for pair in zip(tagged, outputs, strict=True)]
+    tags = sum(line.count("</") for line in tagged)
     metrics = {
-        "tags": sum(line.count("</") for line in tagged),
-        "well_formed_share": sum(ids is not None for ids in kept) / len(kept),
-        "tags_kept_share": sum(ids or 0 for ids in kept) / sum(line.count("</") for line in tagged),
+        "tags": tags,
+        "well_formed_share": 1 - kept.count(None) / len(kept),
+        "tags_kept_share": sum(filter(None, kept)) / tags,
         "bleu": scores.bleu,
         "bleu_without": scores_without.bleu,
         "bleu_lost": scores_without.bleu - scores.bleu,
