@@ -241,4 +241,4 @@ def _alignments(
         for line, translation, is_needed in zip(lines, translations, needed, strict=True)
         if is_needed
     ]
-    return iter(translator.align(pairs) if pairs else ())
+    return iter(translator.align(pairs, letters=True) if pairs else ())

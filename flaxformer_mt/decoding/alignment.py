@@ -10,17 +10,21 @@ over heads and not balanced: the baseline of Garg et al. (2019), arXiv 1909.0207
 import dataclasses
 import itertools
 import operator
+import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import regex
 from jaxtyping import Float, Int
 
+from flaxformer_mt.config.languages import UNSPACED_LETTER
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
 from flaxformer_mt.decoding.text.segments import Part, join_translations
 from flaxformer_mt.pages import text
 
+_UNSPACED = regex.compile(rf"(?!\p{{M}}){UNSPACED_LETTER}")
 _ROUNDS = 4
 _ADDED = 0.3  # to a column's sum
 
@@ -54,16 +58,18 @@ def align_parts(
     layer: int | None = None,
     blanks: bool = True,
     tags: Sequence[int] = (),
+    letters: bool = False,
 ) -> list[Alignment]:
     """Each line's alignment: a line is its source, translation (None: the parts', joined with
     `blanks` if the target language has them between sentences) and parts. So many words at the
     beginning of a line as `tags` says (none: 0) are not of its text: no word is aligned to them,
-    and they aren't counted."""
+    and they aren't counted. With `letters`, each letter of a script without blanks between words
+    is a word."""
     parts = list(itertools.chain.from_iterable(of for _, _, of in lines))
     weights = (
         forcing.aligning_weights(parts) if layer is None else forcing.cross_weights(parts, layer)
     )
-    words_of = _ByTargetWord(vocabularies, balanced=layer is None)
+    words_of = _ByTargetWord(vocabularies, balanced=layer is None, letters=letters)
     aligned = []
     for (source, target, of), tag_words in zip(lines, tags or [0] * len(lines), strict=True):
         if target is None:
@@ -82,7 +88,7 @@ def _align(
     words_of: "_ByTargetWord",
     tags: int,
 ) -> Alignment:
-    src, tgt = _Words(source), _Words(target)
+    src, tgt = (_Words(line, letters=words_of.letters) for line in (source, target))
     attended = words_of(src, tgt, parts, weights)
     links: list[tuple[int, int]] = []
     # A word that goes on in the next part is there once for each of these parts.
@@ -112,6 +118,7 @@ class _ByTargetWord:
 
     vocabularies: Vocabularies
     balanced: bool
+    letters: bool
 
     def __call__(
         self,
@@ -161,19 +168,29 @@ def _balanced(weights: Float[np.ndarray, "tgt src"]) -> Float[np.ndarray, "tgt s
 
 
 class _Words:
-    """The words of a line, and the word that each piece of its parts belongs to."""
+    """The words of a line, and the word that each piece of its parts belongs to. With `letters`,
+    each letter of a script without blanks between words is a word."""
 
-    def __init__(self, line: str) -> None:
-        self.texts = tuple(line.split())
+    def __init__(self, line: str, *, letters: bool = False) -> None:
         self._line = line.encode()
         self._end = 0  # of the last part, in bytes
+        alone = {match.start() for match in _UNSPACED.finditer(line)} if letters else set()
+        texts: list[str] = []
         # The word at each byte; at a blank the next one, whose piece may begin there.
         of_bytes: list[int] = []
-        word, blank = -1, True
-        for character in line:
-            word += blank and not character.isspace()
-            blank = character.isspace()
-            of_bytes += [word + blank] * len(character.encode())
+        was_blank, was_alone = True, False
+        for place, character in enumerate(line):
+            is_blank = character.isspace()
+            # Accents and vowel signs go with their letter.
+            is_sign = was_alone and unicodedata.category(character).startswith("M")
+            is_alone = place in alone
+            if not is_blank and (was_blank or is_alone or (was_alone and not is_sign)):
+                texts.append("")
+            if not is_blank:
+                texts[-1] += character
+            of_bytes += [len(texts) - 1 + is_blank] * len(character.encode())
+            was_blank, was_alone = is_blank, is_alone or is_sign
+        self.texts = tuple(texts)
         self._of_bytes = np.array([*of_bytes, len(self.texts)], np.int64)
 
     def of_pieces(self, part: str, spans: Sequence[tuple[int, int]]) -> Int[np.ndarray, " pieces"]:

@@ -540,12 +540,14 @@ class Translator:
         *,
         layer: int | None = None,
         overlong: Overlong = "split",
+        letters: bool = False,
     ) -> list[Alignment]:
         """The source word of each translation's words, by the decoder's attention, in order.
 
-        `layer`, from 0, is the one whose attention decides (default: all layers). Translations are
-        as in `score`. Raises OverlongError, TargetError, DecodingError, and ValueError for an
-        unknown layer.
+        `layer`, from 0, is the one whose attention decides (default: all layers). With `letters`,
+        each letter of a script without blanks between words, such as Chinese, is a word.
+        Translations are as in `score`. Raises OverlongError, TargetError, DecodingError, and
+        ValueError for an unknown layer.
         """
         forcing = self._forcing("alignments need")
         given = arguments.pairs(pairs)
@@ -563,7 +565,15 @@ class Translator:
             0 if source == tagged else words
             for (source, _), (tagged, _) in zip(given, checked, strict=True)
         ]
-        return align_parts(forcing, self.vocabularies, lines, layer=layer, blanks=blanks, tags=tags)
+        return align_parts(
+            forcing,
+            self.vocabularies,
+            lines,
+            layer=layer,
+            blanks=blanks,
+            tags=tags,
+            letters=arguments.flag("letters", letters),
+        )
 
     def _tagged(self, lines: Sequence[str]) -> Sequence[str]:
         """The lines with the tag of `with_tag`, except for those that have one or are blank."""
