@@ -83,8 +83,8 @@ def translate_document(
     `Translator.translate`, but with one translation; `several` "keep" doesn't split texts at
     sentence ends, as is done unless the model has learnt to read so many together.
 
-    Raises MarkupError for XML that isn't well-formed and for documents that are too large or too
-    deep, ConfigError, and what `Translator.load` and `Translator.translate` raise.
+    Raises MarkupError for XML that isn't well-formed and for documents that are too large,
+    ConfigError, and what `Translator.load` and `Translator.translate` raise.
     """
     options = _checked(format, wanted)
     parsed = _parsed(document, format, keep_elements)
