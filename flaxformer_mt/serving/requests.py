@@ -121,7 +121,11 @@ class TranslateRequest(_Body):
         default=True, description="split texts at sentence ends, not only at line ends"
     )
     terms: dict[_Phrase, _Phrase] = Field(
-        default={}, max_length=60, description="how to translate these terms of the source"
+        default={},
+        max_length=60,
+        description="how to translate these terms of the source",
+        # Otherwise the schema would allow any value under a blank key.
+        json_schema_extra={"additionalProperties": False},
     )
     forbid: list[_Phrase] = Field(
         default=[], max_length=20, description="phrases that no translation may contain"
