@@ -60,9 +60,9 @@ class Segment:
     `marks` are in the document's order. If the tags of a text don't match each other, or are very
     deep, each is a mark of its own, `in_order`: these are never put in another order. `blanks` says
     how blanks are written that aren't just white space, by their places in `text`: those that no
-    line may break at, and none ("") beside a line break. `quote` is
-    the quotation mark around an attribute's value, "" in content. A `plain` text was written
-    without any entity or tag, and its "&" stay as they are.
+    line may break at, and none ("") beside a line break. `quote` is the quotation mark around an
+    attribute's value, "" in content. A `plain` text was written without any entity or tag, and its
+    "&" stay as they are.
     """
 
     text: str
