@@ -104,13 +104,8 @@ class Lines(Iterator[bytes]):
         return self.number
 
     def __next__(self) -> bytes:
-        try:
+        with _damage_told(self.place, after=self.number):
             line = self._read()
-        except Exception as error:
-            damaged = self.place and damage(self.place, error, after=self.number)
-            if not damaged:
-                raise
-            raise damaged from error
         if not line:
             self._ended = True
             if self.prompt:
@@ -131,6 +126,11 @@ class Lines(Iterator[bytes]):
             return _edited(self.prompt)
         print(self.prompt, end="", file=sys.stderr, flush=True)
         return self.stream.readline(LONGEST + 1)
+
+    def read_whole(self, most: int) -> bytes:
+        """All of an input of which no line is read yet, but at most so many bytes of its text."""
+        with _damage_told(self.place):
+            return self.stream.read(most)
 
     def share(self, done: int) -> float | None:
         """The share of the input that the first `done` bytes of its text make, if known."""
@@ -211,6 +211,18 @@ class Paragraphs(Iterator[bytes]):
             raise InputError(
                 f"{self.name}:{self._lines.number}: is not UTF-8 text (byte {error.start + 1})"
             ) from None
+
+
+@contextlib.contextmanager
+def _damage_told(place: AnyPath | None, *, after: int = 0) -> Iterator[None]:
+    """Raises CorpusError where a file is damaged, `after` a line."""
+    try:
+        yield
+    except Exception as error:
+        damaged = place and damage(place, error, after=after)
+        if not damaged:
+            raise
+        raise damaged from error
 
 
 def _can_edit() -> bool:

@@ -90,7 +90,7 @@ def run_or_join(
     try:
         with stopping:
             report = call(
-                functools.partial(_loaded, options),
+                functools.partial(loaded, options),
                 output=options.output,
                 window=options.window,
                 restart=options.restart,
@@ -153,7 +153,7 @@ def _check_early(options: Namespace) -> None:
             open_run(folder)
 
 
-def _loaded(options: Namespace) -> fm.Translator:
+def loaded(options: Namespace) -> fm.Translator:
     """The run's model, with those of `--ensemble` and the settings of the command."""
     keep_programs()
     folders = (options.workdir, *getattr(options, "ensemble", ()))

@@ -1,23 +1,32 @@
 """Which source word each word of a translation comes from, by the decoder's attention.
 
-One layer's weights over the source are averaged over heads and summed over a word's pieces; a
-target word is aligned to the source word with the largest sum. This is the baseline of Garg et al.
-(2019), arXiv 1909.02074, where the last layer but one aligns best.
+The weights over the source of all layers (`TeacherForcing.aligning_weights`) are summed over a
+word's pieces. Then they are balanced, so that no source word, such as a full stop, gets much more
+than others: rows and columns are divided by their sums in turn (Sinkhorn and Knopp, 1967). A target
+word is aligned to the source word with the largest share. Of one layer the weights are averaged
+over heads and not balanced: the baseline of Garg et al. (2019), arXiv 1909.02074.
 """
 
 import dataclasses
 import itertools
 import operator
+import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import regex
 from jaxtyping import Float, Int
 
+from flaxformer_mt.config.languages import UNSPACED_LETTER
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
 from flaxformer_mt.decoding.text.segments import Part, join_translations
 from flaxformer_mt.pages import text
+
+_UNSPACED = regex.compile(rf"(?!\p{{M}}){UNSPACED_LETTER}")
+_ROUNDS = 4
+_ADDED = 0.3  # to a column's sum
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,23 +55,28 @@ def align_parts(
     vocabularies: Vocabularies,
     lines: Sequence[tuple[str, str | None, Sequence[Part]]],
     *,
-    layer: int,
+    layer: int | None = None,
     blanks: bool = True,
     tags: Sequence[int] = (),
+    letters: bool = False,
 ) -> list[Alignment]:
     """Each line's alignment: a line is its source, translation (None: the parts', joined with
     `blanks` if the target language has them between sentences) and parts. So many words at the
     beginning of a line as `tags` says (none: 0) are not of its text: no word is aligned to them,
-    and they aren't counted."""
+    and they aren't counted. With `letters`, each letter of a script without blanks between words
+    is a word."""
     parts = list(itertools.chain.from_iterable(of for _, _, of in lines))
-    weights = iter(forcing.cross_weights(parts, layer))
+    weights = (
+        forcing.aligning_weights(parts) if layer is None else forcing.cross_weights(parts, layer)
+    )
+    words_of = _ByTargetWord(vocabularies, balanced=layer is None, letters=letters)
     aligned = []
     for (source, target, of), tag_words in zip(lines, tags or [0] * len(lines), strict=True):
         if target is None:
             texts = [part.tgt_text for part in of]
             target = join_translations(texts, of, blanks=blanks)
         of_parts = [next(weights) for _ in of]
-        aligned.append(_align(source, target, of, of_parts, vocabularies, tag_words))
+        aligned.append(_align(source, target, of, of_parts, words_of, tag_words))
     return aligned
 
 
@@ -71,11 +85,11 @@ def _align(
     target: str,
     parts: Sequence[Part],
     weights: Sequence[Float[np.ndarray, "tgt src"]],
-    vocabularies: Vocabularies,
+    words_of: "_ByTargetWord",
     tags: int,
 ) -> Alignment:
-    src, tgt = _Words(source), _Words(target)
-    attended = _by_target_word(src, tgt, parts, weights, vocabularies)
+    src, tgt = (_Words(line, letters=words_of.letters) for line in (source, target))
+    attended = words_of(src, tgt, parts, weights)
     links: list[tuple[int, int]] = []
     # A word that goes on in the next part is there once for each of these parts.
     for tgt_word, of_parts in itertools.groupby(attended, key=operator.attrgetter("tgt_word")):
@@ -98,54 +112,85 @@ class _Attended(NamedTuple):
     weights: list[float]  # of that source word and those after it
 
 
-def _by_target_word(
-    src: "_Words",
-    tgt: "_Words",
-    parts: Sequence[Part],
-    weights: Sequence[Float[np.ndarray, "tgt src"]],
-    vocabularies: Vocabularies,
-) -> Iterator[_Attended]:
+@dataclasses.dataclass(frozen=True)
+class _ByTargetWord:
     """Each part's target words, in the line's order, with their weights summed over pieces."""
-    for part, part_weights in zip(parts, weights, strict=True):
+
+    vocabularies: Vocabularies
+    balanced: bool
+    letters: bool
+
+    def __call__(
+        self,
+        src: "_Words",
+        tgt: "_Words",
+        parts: Sequence[Part],
+        weights: Sequence[Float[np.ndarray, "tgt src"]],
+    ) -> Iterator[_Attended]:
+        for part, part_weights in zip(parts, weights, strict=True):
+            src_spans, tgt_spans = self._spans(part)
+            columns = src.of_pieces(part.src_text, src_spans)
+            rows = tgt.of_pieces(part.tgt_text, tgt_spans)
+            # End marks belong to no word.
+            inner = part_weights[: len(rows), : len(columns)][rows >= 0][:, columns >= 0]
+            rows, columns = rows[rows >= 0], columns[columns >= 0]
+            if not inner.size:
+                continue
+            # For the part's words only: a long line's matrix would grow with its square.
+            top, left = int(rows.min()), int(columns.min())
+            sums = np.zeros((int(rows.max()) - top + 1, int(columns.max()) - left + 1))
+            np.add.at(sums, (rows[:, None] - top, columns[None] - left), inner)
+            if self.balanced:
+                sums = _balanced(sums)
+            for tgt_word, of_word in enumerate(sums.tolist(), start=top):
+                yield _Attended(tgt_word, left, of_word)
+
+    def _spans(self, part: Part) -> tuple[list[tuple[int, int]], Sequence[tuple[int, int]]]:
+        """The bytes of each piece of both sides; before the source text they are negative."""
+        src, tgt = self.vocabularies.src, self.vocabularies.tgt
         lead = len(part.src_lead.encode())
         src_spans = [
             (begin - lead, end - lead)
-            for begin, end in vocabularies.src.encode_with_spans(part.src_lead + part.src_text)[1]
+            for begin, end in src.encode_with_spans(part.src_lead + part.src_text)[1]
         ]
-        tgt_spans = (
-            vocabularies.tgt.decode_with_spans(part.tgt)[1]
-            if part.tokens_given
-            else vocabularies.tgt.encode_with_spans(part.tgt_text)[1]
-        )
-        columns = src.of_pieces(part.src_text, src_spans)
-        rows = tgt.of_pieces(part.tgt_text, tgt_spans)
-        # End marks belong to no word.
-        inner = part_weights[: len(rows), : len(columns)][rows >= 0][:, columns >= 0]
-        rows, columns = rows[rows >= 0], columns[columns >= 0]
-        if not inner.size:
-            continue
-        # For the part's words only: a long line's matrix would grow with its square.
-        top, left = int(rows.min()), int(columns.min())
-        sums = np.zeros((int(rows.max()) - top + 1, int(columns.max()) - left + 1))
-        np.add.at(sums, (rows[:, None] - top, columns[None] - left), inner)
-        for tgt_word, of_word in enumerate(sums.tolist(), start=top):
-            yield _Attended(tgt_word, left, of_word)
+        if part.tokens_given:
+            return src_spans, tgt.decode_with_spans(part.tgt)[1]
+        return src_spans, tgt.encode_with_spans(part.tgt_text)[1]
+
+
+def _balanced(weights: Float[np.ndarray, "tgt src"]) -> Float[np.ndarray, "tgt src"]:
+    """The weights, such that rows sum to 1 and no column to much more than others. A column that
+    gets little stays small."""
+    for _ in range(_ROUNDS):
+        weights = weights / np.maximum(weights.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+        weights = weights / (weights.sum(axis=0) + _ADDED)
+    return weights
 
 
 class _Words:
-    """The words of a line, and the word that each piece of its parts belongs to."""
+    """The words of a line, and the word that each piece of its parts belongs to. With `letters`,
+    each letter of a script without blanks between words is a word."""
 
-    def __init__(self, line: str) -> None:
-        self.texts = tuple(line.split())
+    def __init__(self, line: str, *, letters: bool = False) -> None:
         self._line = line.encode()
         self._end = 0  # of the last part, in bytes
+        alone = {match.start() for match in _UNSPACED.finditer(line)} if letters else set()
+        texts: list[str] = []
         # The word at each byte; at a blank the next one, whose piece may begin there.
         of_bytes: list[int] = []
-        word, blank = -1, True
-        for character in line:
-            word += blank and not character.isspace()
-            blank = character.isspace()
-            of_bytes += [word + blank] * len(character.encode())
+        was_blank, was_alone = True, False
+        for place, character in enumerate(line):
+            is_blank = character.isspace()
+            # Accents and vowel signs go with their letter.
+            is_sign = was_alone and unicodedata.category(character).startswith("M")
+            is_alone = place in alone
+            if not is_blank and (was_blank or is_alone or (was_alone and not is_sign)):
+                texts.append("")
+            if not is_blank:
+                texts[-1] += character
+            of_bytes += [len(texts) - 1 + is_blank] * len(character.encode())
+            was_blank, was_alone = is_blank, is_alone or is_sign
+        self.texts = tuple(texts)
         self._of_bytes = np.array([*of_bytes, len(self.texts)], np.int64)
 
     def of_pieces(self, part: str, spans: Sequence[tuple[int, int]]) -> Int[np.ndarray, " pieces"]:

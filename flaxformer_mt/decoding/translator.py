@@ -47,7 +47,6 @@ from flaxformer_mt.decoding.text.translation import Joiner, Translation
 from flaxformer_mt.files.reading import read_file
 from flaxformer_mt.model.embedding import softmax_table, table_rows
 from flaxformer_mt.model.parameters import count, count_by_formula
-from flaxformer_mt.model.stacks import aligning_layer
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.parallel.mesh import local_mesh, whole_on
 from flaxformer_mt.parsing.linearization import escaped
@@ -144,7 +143,7 @@ class Translator:
         self.tag = ""  # before every line, given by `with_tag`
         self._own_languages = src_lang, tgt_lang
         self.symbols = tuple(symbols)
-        self._takes_whole_lines = False
+        self.takes_whole_lines = False
         placed = [(whole_on(tree, self.mesh), _for_search(member)) for tree, member in others]
         self._ensemble = _Ensemble(((self.params, self.model), *placed), self.mesh)
         self.max_length = min(member.config.max_length for _, member in self.members)
@@ -299,13 +298,8 @@ class Translator:
         """The same model, which translates and scores a line of several sentences as it is,
         whatever its training text was."""
         other = copy.copy(self)
-        other._takes_whole_lines = True
+        other.takes_whole_lines = True
         return other
-
-    @property
-    def takes_whole_lines(self) -> bool:
-        """Whether this is `with_whole_lines`."""
-        return self._takes_whole_lines
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -315,7 +309,7 @@ class Translator:
     @property
     def together(self) -> int | None:
         """The most sentences that a line may have to be translated as a whole; None: any number."""
-        return None if self._takes_whole_lines else self._known_together
+        return None if self.takes_whole_lines else self._known_together
 
     @property
     def _known_together(self) -> int | None:
@@ -546,11 +540,14 @@ class Translator:
         *,
         layer: int | None = None,
         overlong: Overlong = "split",
+        letters: bool = False,
     ) -> list[Alignment]:
         """The source word of each translation's words, by the decoder's attention, in order.
 
-        `layer` counts from 0 (default: the last but one). Translations are as in `score`. Raises
-        OverlongError, TargetError, DecodingError, and ValueError for an unknown layer.
+        `layer`, from 0, is the one whose attention decides (default: all layers). With `letters`,
+        each letter of a script without blanks between words, such as Chinese, is a word.
+        Translations are as in `score`. Raises OverlongError, TargetError, DecodingError, and
+        ValueError for an unknown layer.
         """
         forcing = self._forcing("alignments need")
         given = arguments.pairs(pairs)
@@ -560,16 +557,23 @@ class Translator:
             (source, target if isinstance(target, str) else None, parts)
             for (source, target), parts in zip(checked, cut, strict=True)
         ]
-        if layer is None:
-            layer = aligning_layer(self.model.config)
-        layer = arguments.whole_number("layer", layer)
+        if layer is not None:
+            layer = arguments.whole_number("layer", layer)
         blanks = has_blanks_between_sentences(self.tgt_lang)
         words = len(self.tag.split())
         tags = [
             0 if source == tagged else words
             for (source, _), (tagged, _) in zip(given, checked, strict=True)
         ]
-        return align_parts(forcing, self.vocabularies, lines, layer=layer, blanks=blanks, tags=tags)
+        return align_parts(
+            forcing,
+            self.vocabularies,
+            lines,
+            layer=layer,
+            blanks=blanks,
+            tags=tags,
+            letters=arguments.flag("letters", letters),
+        )
 
     def _tagged(self, lines: Sequence[str]) -> Sequence[str]:
         """The lines with the tag of `with_tag`, except for those that have one or are blank."""

@@ -23,10 +23,16 @@ from pydantic import (
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 
+from flaxformer_mt.decoding.text.coded_sentences import (
+    CodedSentences,
+    coded_sentences,
+    untranslated,
+)
 from flaxformer_mt.errors import nearest
+from flaxformer_mt.markup.document import Document, MarkupError
+from flaxformer_mt.markup.html import read_html_or_text
 from flaxformer_mt.serving.access import Refusal, bad_request, shown, too_large
 from flaxformer_mt.serving.language_codes import known_code
-from flaxformer_mt.serving.sentences import CodedSentences, coded_sentences, untranslated
 from flaxformer_mt.serving.settings import ServedModel, ServerSettings
 
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
@@ -40,7 +46,6 @@ _Phrase = Annotated[str, Field(pattern=_VISIBLE, max_length=60)]
 _MOST_FIELDS = 100  # of a form
 _MOST_HEAD_BYTES = 1000  # of a field's head in a multipart form
 _PLAIN_CODING = ("7bit", "8bit", "binary")
-_MARKUP = re.compile("[<&]")
 _TOO_LARGE = {"string_too_long", "too_long"}
 _CLEARER = {"missing": "is missing", "string_pattern_mismatch": "must not be blank"}
 _M = TypeVar("_M", bound="_Body")
@@ -107,27 +112,12 @@ def _nullable(schema: dict[str, Any], others: Sequence[str]) -> None:
     properties |= {name: {"type": "null"} for name in others}
 
 
-# Schemas leave "html" out, since they can't say that it depends on the text.
-_Format = Annotated[
-    Literal["text", "html", ""] | None,
-    Field(
-        description="`html` is accepted for a text with neither < nor &, which is then plain text",
-        json_schema_extra=lambda schema: _without_html(schema),
-    ),
-]
-
-
-def _without_html(schema: dict[str, Any]) -> None:
-    schema.pop("anyOf", None)
-    schema["enum"] = ["text", "", None]
-
-
 # For mypy: types of all fields. Reader adds the server's bounds to some of them.
 
 
 class TranslateRequest(_Body):
     model_config = ConfigDict(
-        json_schema_extra=lambda schema: _nullable(schema, ("q", "format", "alternatives"))
+        json_schema_extra=lambda schema: _nullable(schema, ("q", "alternatives"))
     )
     text: str | list[str]
     n_best: int = 1
@@ -136,10 +126,17 @@ class TranslateRequest(_Body):
         default=True, description="split texts at sentence ends, not only at line ends"
     )
     terms: dict[_Phrase, _Phrase] = Field(
-        default={}, max_length=60, description="how to translate these terms of the source"
+        default={},
+        max_length=60,
+        description="how to translate these terms of the source",
+        # Otherwise the schema would allow any value under a blank key.
+        json_schema_extra={"additionalProperties": False},
     )
     forbid: list[_Phrase] = Field(
         default=[], max_length=20, description="phrases that no translation may contain"
+    )
+    format: Literal["text", "html"] = Field(
+        default="text", description="`html`: tags stay with their words"
     )
     source: str
     target: str
@@ -158,7 +155,9 @@ class LibreTranslateRequest(_Body):
     q: str | list[str]
     source: str
     target: str
-    format: _Format = "text"
+    format: Literal["text", "html", ""] = Field(
+        default="text", description="`html`: tags stay with their words"
+    )
     alternatives: _Count = Field(
         default=0, description="how many more translations; there may be fewer"
     )
@@ -197,6 +196,18 @@ class TranslateTask:
     texts: tuple[CodedSentences, ...]
     n_best: int  # of the request, but at most the beam's size
     direction: tuple[str, str]  # the source language and the target language
+    documents: tuple[Document, ...] = ()  # HTML: their segments are the `texts`
+
+    @property
+    def aligned(self) -> list[int]:
+        """How many of each text's translations need alignments."""
+        if self.form.alignment or not self.documents:
+            return [self.n_best * self.form.alignment] * len(self.texts)
+        return [
+            self.n_best * segment.needs_alignment
+            for document in self.documents
+            for segment in document.segments
+        ]
 
 
 class Reader:
@@ -267,12 +278,14 @@ class Reader:
             raise bad_request("this server takes neither 'terms' nor 'forbid' (--no-constraints)")
 
         direction = self._direction(form)
-        is_ours = isinstance(form, TranslateRequest)
-        texts = form.given if is_ours else _libre_texts(form, kind)
+        texts = _given_texts(form, kind)
         _at_most(sum(map(len, texts)), self.settings.max_characters, "characters")
         n_best = min(form.n_best, self.most_hypotheses)
         if direction[0] == direction[1]:
             return TranslateTask(form, tuple(map(untranslated, texts)), n_best, direction)
+        documents = _documents(texts) if form.format == "html" else ()
+        if documents:
+            texts = [segment.text for document in documents for segment in document.segments]
         split_texts = tuple(
             coded_sentences(
                 text,
@@ -286,7 +299,7 @@ class Reader:
         )
         sentence_count = sum(len(text.texts) for text in split_texts)
         _at_most(sentence_count, self.settings.max_sentences, "sentences")
-        return TranslateTask(form, split_texts, n_best, direction)
+        return TranslateTask(form, split_texts, n_best, direction, documents)
 
     def _direction(self, form: TranslateRequest | LibreTranslateRequest) -> tuple[str, str]:
         """The direction that a request asks for. Where it leaves a language open, the model's first
@@ -338,14 +351,19 @@ def _either(codes: Sequence[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def _libre_texts(form: LibreTranslateRequest, kind: str) -> list[str]:
-    """The texts of LibreTranslate's form. Raises Refusal for markup."""
-    if form.format == "html" and any(_MARKUP.search(text) for text in form.given):
-        raise bad_request("'format' should be 'text': HTML's < and & are not translated")
-    if kind != FORM:
+def _given_texts(form: TranslateRequest | LibreTranslateRequest, kind: str) -> list[str]:
+    if kind != FORM or isinstance(form, TranslateRequest):
         return form.given
     # A form has CRLF for every line break.
     return [text.replace("\r\n", "\n") for text in form.given]
+
+
+def _documents(texts: Sequence[str]) -> tuple[Document, ...]:
+    """The texts as HTML. Raises Refusal."""
+    try:
+        return tuple(map(read_html_or_text, texts))
+    except MarkupError as error:
+        raise bad_request(str(error)) from error
 
 
 def _given(payload: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
