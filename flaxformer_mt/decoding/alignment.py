@@ -5,10 +5,13 @@ target word is aligned to the source word with the largest sum. This is the base
 (2019), arXiv 1909.02074, where the last layer but one aligns best.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import itertools
 import operator
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +21,10 @@ from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
 from flaxformer_mt.decoding.text.segments import Part, join_translations
 from flaxformer_mt.pages import text
+
+WordPlaces = Callable[[str], Sequence[tuple[int, int]]]
+"""Where the words of a text begin and end."""
+_WORDS = re.compile(r"\S+")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,6 +48,11 @@ class Alignment:
         return f'<p style="word-spacing: 0.5em">{" ".join(words)}</p>'
 
 
+def words_of(line: str) -> list[tuple[int, int]]:
+    """The places of the words between blanks."""
+    return [match.span() for match in _WORDS.finditer(line)]
+
+
 def align_parts(
     forcing: TeacherForcing,
     vocabularies: Vocabularies,
@@ -49,11 +61,12 @@ def align_parts(
     layer: int,
     blanks: bool = True,
     tags: Sequence[int] = (),
+    words: WordPlaces = words_of,
 ) -> list[Alignment]:
     """Each line's alignment: a line is its source, translation (None: the parts', joined with
     `blanks` if the target language has them between sentences) and parts. So many words at the
     beginning of a line as `tags` says (none: 0) are not of its text: no word is aligned to them,
-    and they aren't counted."""
+    and they aren't counted. `words` finds the words of a text."""
     parts = list(itertools.chain.from_iterable(of for _, _, of in lines))
     weights = iter(forcing.cross_weights(parts, layer))
     aligned = []
@@ -62,19 +75,19 @@ def align_parts(
             texts = [part.tgt_text for part in of]
             target = join_translations(texts, of, blanks=blanks)
         of_parts = [next(weights) for _ in of]
-        aligned.append(_align(source, target, of, of_parts, vocabularies, tag_words))
+        src, tgt = (_Words(text, words) for text in (source, target))
+        aligned.append(_align(src, tgt, of, of_parts, vocabularies, tag_words))
     return aligned
 
 
 def _align(
-    source: str,
-    target: str,
+    src: _Words,
+    tgt: _Words,
     parts: Sequence[Part],
     weights: Sequence[Float[np.ndarray, "tgt src"]],
     vocabularies: Vocabularies,
     tags: int,
 ) -> Alignment:
-    src, tgt = _Words(source), _Words(target)
     attended = _by_target_word(src, tgt, parts, weights, vocabularies)
     links: list[tuple[int, int]] = []
     # A word that goes on in the next part is there once for each of these parts.
@@ -99,8 +112,8 @@ class _Attended(NamedTuple):
 
 
 def _by_target_word(
-    src: "_Words",
-    tgt: "_Words",
+    src: _Words,
+    tgt: _Words,
     parts: Sequence[Part],
     weights: Sequence[Float[np.ndarray, "tgt src"]],
     vocabularies: Vocabularies,
@@ -135,17 +148,17 @@ def _by_target_word(
 class _Words:
     """The words of a line, and the word that each piece of its parts belongs to."""
 
-    def __init__(self, line: str) -> None:
-        self.texts = tuple(line.split())
+    def __init__(self, line: str, places: WordPlaces) -> None:
+        spans = places(line)
+        self.texts = tuple(line[start:end] for start, end in spans)
         self._line = line.encode()
         self._end = 0  # of the last part, in bytes
         # The word at each byte; at a blank the next one, whose piece may begin there.
         of_bytes: list[int] = []
-        word, blank = -1, True
-        for character in line:
-            word += blank and not character.isspace()
-            blank = character.isspace()
-            of_bytes += [word + blank] * len(character.encode())
+        word = 0
+        for place, character in enumerate(line):
+            word += word < len(spans) and place >= spans[word][1]
+            of_bytes += [word] * len(character.encode())
         self._of_bytes = np.array([*of_bytes, len(self.texts)], np.int64)
 
     def of_pieces(self, part: str, spans: Sequence[tuple[int, int]]) -> Int[np.ndarray, " pieces"]:

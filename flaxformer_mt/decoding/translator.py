@@ -23,8 +23,9 @@ from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.training_text import TrainingText
 from flaxformer_mt.data.vocabulary import UNK, Vocabularies
 from flaxformer_mt.decoding import arguments
-from flaxformer_mt.decoding.alignment import Alignment, align_parts
+from flaxformer_mt.decoding.alignment import Alignment, WordPlaces, align_parts, words_of
 from flaxformer_mt.decoding.errors import DecodingError, LineError, TargetError
+from flaxformer_mt.decoding.keeping import Keeping, unmarked
 from flaxformer_mt.decoding.length_choice import with_choice, with_settings
 from flaxformer_mt.decoding.masks.base import Mask
 from flaxformer_mt.decoding.masks.copies import CopiedSymbols, copied_types
@@ -42,6 +43,7 @@ from flaxformer_mt.decoding.run.arrays import ConstraintSizes
 from flaxformer_mt.decoding.run.decoder import BatchDecoder
 from flaxformer_mt.decoding.run.programs import Models, Params, suited
 from flaxformer_mt.decoding.teacher_forcing import Attention, Scored, TeacherForcing
+from flaxformer_mt.decoding.text.kept import marked_vocabularies, units
 from flaxformer_mt.decoding.text.segments import Overlong, Part, Target, cut_pairs, encode, lead_of
 from flaxformer_mt.decoding.text.translation import Joiner, Translation
 from flaxformer_mt.files.reading import read_file
@@ -375,6 +377,18 @@ class Translator:
         self, lines: Sequence[str], options: SearchOptions, wanted: Sequence[LineOptions]
     ) -> list[Translation]:
         """As `translate_with`, of arguments that are checked."""
+        if not self._keeps:
+            return self._searched(lines, options, wanted)
+        keeping = self._keeping
+        marked = keeping.marked(lines)
+        keeping.check(marked, options, wanted)
+        translations = self._searched([line.text for line in marked], options, wanted)
+        return keeping.restored(marked, translations, options, wanted, self._linked_units)
+
+    def _searched(
+        self, lines: Sequence[str], options: SearchOptions, wanted: Sequence[LineOptions]
+    ) -> list[Translation]:
+        """The translations of lines, which may have marks."""
         if self.config.outputs == "trees":
             lines = [escaped(line) for line in lines]
         lines = self._tagged(lines)
@@ -405,9 +419,39 @@ class Translator:
         ]
 
     @property
+    def _keeps(self) -> bool:
+        """Whether outputs keep texts of their sources. Raises DecodingError for trees."""
+        if not (self.config.keep or self.config.copy_unknown):
+            return False
+        if self.config.outputs == "trees":
+            raise DecodingError(
+                "decoding.keep and decoding.copy_unknown need outputs that are text"
+            )
+        return True
+
+    @property
+    def _keeping(self) -> Keeping:
+        return Keeping(
+            self.vocabularies,
+            self.tags,
+            fixed=self.config.keep,
+            unknown=self.config.copy_unknown,
+            copies=self._copies if self.config.copy_symbols else {},
+        )
+
+    @functools.cached_property
+    def _marked_vocabularies(self) -> Vocabularies:
+        return marked_vocabularies(self.vocabularies)
+
+    @property
+    def _reading(self) -> Vocabularies:
+        """Those that read lines, with marks if there may be any."""
+        return self._marked_vocabularies if self._keeps else self.vocabularies
+
+    @property
     def _preparer(self) -> SourcePreparer:
         return SourcePreparer(
-            self.vocabularies,
+            self._reading,
             self.max_length,
             self.src_lang,
             trees=self.config.outputs == "trees",
@@ -456,7 +500,8 @@ class Translator:
         """The search, made once for what it depends on."""
         _check_not_forked()
         # A copy with other settings or weights shares the decoders.
-        key = options.of_search, suppress, self.config, self._ensemble.key, id(self.shortlist)
+        config = _of_search(self.config)
+        key = options.of_search, suppress, config, self._ensemble.key, id(self.shortlist)
         with self._decoders_lock:  # threads may share a translator
             kept = self._decoders.get(key)
             if kept is None:
@@ -475,7 +520,7 @@ class Translator:
         return BatchDecoder(
             params,
             models,
-            self.config,
+            _of_search(self.config),
             n_best=self.config.beam_size if options.mbr else options.n_best,
             suppress=suppress,
             sampling=options.sampling,
@@ -515,10 +560,20 @@ class Translator:
 
         Raises OverlongError, TargetError and DecodingError.
         """
-        checked = self._tagged_pairs(arguments.pairs(pairs))
+        checked = self._tagged_pairs(self._marked_pairs(arguments.pairs(pairs)))
         return self._forcing("scores are").score(
             self._cut_pairs(checked, arguments.overlong(overlong))
         )
+
+    def _marked_pairs(self, pairs: list[tuple[str, Target]]) -> Sequence[tuple[str, Target]]:
+        """The pairs with marks for what outputs keep of the source."""
+        if not self._keeps:
+            return pairs
+        sources, targets = self._keeping.marked_pairs(pairs)
+        return [
+            (source.text, given if target is None else target.text)
+            for source, target, (_, given) in zip(sources, targets, pairs, strict=True)
+        ]
 
     def attend(self, src: str, tgt: Target) -> Attention:
         """All attention weights as the model reads `src` and says `tgt` (text or tokens). Raises
@@ -549,22 +604,59 @@ class Translator:
         """
         forcing = self._forcing("alignments need")
         given = arguments.pairs(pairs)
+        checked = arguments.overlong(overlong)
+        if layer is not None:
+            layer = arguments.whole_number("layer", layer)
+        if not self._keeps:
+            return self._aligned(forcing, given, checked, layer=layer)
+        sources, targets = self._keeping.marked_pairs(given)
+        marked = [
+            (source.text, target if marked_target is None else marked_target.text)
+            for source, marked_target, (_, target) in zip(sources, targets, given, strict=True)
+        ]
+        alignments = self._aligned(forcing, marked, checked, layer=layer)
+        return list(map(unmarked, alignments, sources, targets))
+
+    def _linked_units(self, pairs: Sequence[tuple[str, Target]]) -> list[Sequence[tuple[int, int]]]:
+        """The links between the units of marked sources and of their translations, by the first
+        model."""
+        forcing = TeacherForcing(self.params, self.model, self.config, self.mesh)
+        aligned = self._aligned(forcing, pairs, "split", words=units)
+        return [alignment.links for alignment in aligned]
+
+    def _aligned(
+        self,
+        forcing: TeacherForcing,
+        given: Sequence[tuple[str, Target]],
+        overlong: Overlong,
+        *,
+        layer: int | None = None,
+        words: WordPlaces = words_of,
+    ) -> list[Alignment]:
+        """As `align`, of lines that may have marks."""
         checked = self._tagged_pairs(given)
-        cut = self._cut_pairs(checked, arguments.overlong(overlong))
+        cut = self._cut_pairs(checked, overlong)
         lines = [
             (source, target if isinstance(target, str) else None, parts)
             for (source, target), parts in zip(checked, cut, strict=True)
         ]
         if layer is None:
             layer = aligning_layer(self.model.config)
-        layer = arguments.whole_number("layer", layer)
         blanks = has_blanks_between_sentences(self.tgt_lang)
-        words = len(self.tag.split())
+        tag_words = len(words(self.tag))
         tags = [
-            0 if source == tagged else words
+            0 if source == tagged else tag_words
             for (source, _), (tagged, _) in zip(given, checked, strict=True)
         ]
-        return align_parts(forcing, self.vocabularies, lines, layer=layer, blanks=blanks, tags=tags)
+        return align_parts(
+            forcing,
+            self._reading,
+            lines,
+            layer=layer,
+            blanks=blanks,
+            tags=tags,
+            words=words,
+        )
 
     def _tagged(self, lines: Sequence[str]) -> Sequence[str]:
         """The lines with the tag of `with_tag`, except for those that have one or are blank."""
@@ -586,7 +678,7 @@ class Translator:
         """The parts of each pair; none if both sides are blank for `translate`."""
         cut = cut_pairs(
             pairs,
-            self.vocabularies,
+            self._reading,
             max_length=self.max_length,
             overlong=overlong,
             language=self.src_lang,
@@ -637,6 +729,11 @@ class Translator:
         if len(self.members) > 1:
             raise DecodingError(f"{what} a single model: load the ensemble's runs one at a time")
         return TeacherForcing(self.params, self.model, self.config, self.mesh)
+
+
+def _of_search(config: DecodingConfig) -> DecodingConfig:
+    """The settings that the search itself depends on: with and without kept texts it's the same."""
+    return dataclasses.replace(config, keep=False, copy_unknown=False)
 
 
 def _for_search(model: Transformer) -> Transformer:

@@ -1,0 +1,231 @@
+"""Vocabularies that read marked lines, and where kept texts go in a translation."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import regex
+
+from flaxformer_mt.config.languages import UNSPACED_LETTER
+from flaxformer_mt.data.vocabulary import UNK, Vocabularies, Vocabulary
+from flaxformer_mt.keeping.marks import MARK, MarkedLine, taken_out, taken_out_with_places
+from flaxformer_mt.keeping.spans import Kept
+from flaxformer_mt.markup.projection import Span, project
+
+_LETTERS = rf"[[\p{{L}}\p{{M}}\p{{N}}_]--{UNSPACED_LETTER}]"
+# Marks, words and signs, and each letter of a script without blanks.
+_UNITS = regex.compile(rf"{MARK}|{UNSPACED_LETTER}|(?:(?!{MARK}){_LETTERS})++|\S", regex.V1)
+_UNSPACED = regex.compile(rf"{UNSPACED_LETTER}|[\u3000-\u303f\uff00-\uff60]")
+_LETTER = regex.compile(_LETTERS, regex.V1)
+# A word of letters of which the vocabulary doesn't know one; letters of scripts without blanks
+# alone, since their neighbours may be other words.
+_WORD = regex.compile(rf"{_LETTERS}(?:[-'’]?{_LETTERS})*+|{UNSPACED_LETTER}|\S", regex.V1)
+_ENDS = frozenset(".!?…。！？।")  # of sentences
+_OPENING = "([{¿¡“„«‘「『（【\"'"
+_CLOSING = ")]}.,;:!?…%”’»、。，；：！？）】」』"
+_CONNECTING = "-–/'’_@#+=&"
+
+
+class MarkedVocabulary(Vocabulary):
+    """A vocabulary that reads marked lines without what is kept; spans are of the marked line."""
+
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        """As `Vocabulary.encode`."""
+        return super().encode([taken_out(sentence) for sentence in sentences])
+
+    def encode_with_spans(self, sentence: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """As `Vocabulary.encode_with_spans`."""
+        if MARK not in sentence:
+            return super().encode_with_spans(sentence)
+        text, places = taken_out_with_places(sentence)
+        ids, spans = super().encode_with_spans(text)
+        return ids, [(places[begin], places[end]) for begin, end in spans]
+
+    @functools.cached_property
+    def symbols(self) -> frozenset[str]:
+        """Pieces that are never split, and the mark."""
+        return super().symbols | {MARK}
+
+
+def marked_vocabularies(vocabularies: Vocabularies) -> Vocabularies:
+    """The same vocabularies, for marked lines."""
+    src = MarkedVocabulary(vocabularies.src.model, vocabularies.src.table)
+    if vocabularies.shared:
+        return Vocabularies(src, src)
+    return Vocabularies(src, MarkedVocabulary(vocabularies.tgt.model, vocabularies.tgt.table))
+
+
+def unknown_words(text: str, vocabulary: Vocabulary) -> list[Kept]:
+    """The words of a text with letters, and its single signs, that the vocabulary doesn't know."""
+    if not text or UNK not in vocabulary.encode([text])[0]:
+        return []
+    ids, spans = vocabulary.encode_with_spans(text)
+    unknown = [span for token, span in zip(ids, spans, strict=True) if token == UNK]
+    ends = itertools.accumulate(len(character.encode()) for character in text)
+    at = {end: number for number, end in enumerate(ends, start=1)} | {0: 0}
+    is_unknown = bytearray(len(text))
+    for begin, end in unknown:
+        first, last = at[begin], at[end]
+        is_unknown[first:last] = b"\1" * (last - first)
+    return [
+        Kept.whole(*word.span())
+        for word in _WORD.finditer(text)
+        if any(is_unknown[word.start() : word.end()])
+    ]
+
+
+def units(text: str) -> list[tuple[int, int]]:
+    """The places of what is aligned: words, signs, marks, letters of scripts without blanks."""
+    return [match.span() for match in _UNITS.finditer(text)]
+
+
+class _Mark(NamedTuple):
+    """A mark in a source: how many units without marks are before it, and what touches it."""
+
+    before: int
+    left: str
+    right: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Restorer:
+    """Puts kept texts back into the translations of a marked line.
+
+    `whole` are patterns of what must not be torn apart, such as required phrases.
+    """
+
+    line: MarkedLine
+    whole: Sequence[regex.Pattern[str]] = ()
+
+    def cleaned(self, text: str) -> str:
+        """A translation without texts that are kept, which the model has written of its own."""
+        found = True
+        while found:
+            found = False
+            for core in dict.fromkeys(self.line.cores):
+                if core and core in text:
+                    text, found = text.replace(core, ""), True
+        return text
+
+    def restored(self, text: str, links: Iterable[tuple[int, int]]) -> str:
+        """A translation with the kept texts; `links` are pairs of the source's and its units."""
+        marks, words, numbers = self._marks()
+        of_words = [(numbers[src], tgt) for src, tgt in links if src in numbers]
+        target = units(text)
+        by_gap: dict[int, list[int]] = {}
+        for number, gap in enumerate(self._gaps(marks, words, text, of_words)):
+            by_gap.setdefault(gap, []).append(number)
+
+        restored, start = "", 0
+        for gap, here in sorted(by_gap.items()):
+            end = target[gap - 1][1] if gap else 0
+            restored += text[start:end]
+            start = target[gap][0] if gap < len(target) else len(text)
+            kept = _side_by_side([self.line.kept[number] for number in here])
+            left = _blank_before(restored, marks[here[0]].left, kept)
+            right = _blank_behind(text[start : start + 1], marks[here[-1]].right)
+            if end < start < len(text) and not (left or right):
+                right = " "  # the two words were apart
+            restored += left + kept + right
+        return restored + text[start:]
+
+    def _gaps(
+        self,
+        marks: Sequence[_Mark],
+        words: Sequence[str],
+        text: str,
+        links: Iterable[tuple[int, int]],
+    ) -> list[int]:
+        """For each mark how many of the text's units go before it; `words` are the source's."""
+        target = units(text)
+        targets = [text[start:end] for start, end in target]
+        points = project(
+            [Span(mark.before, mark.before) for mark in marks],
+            words,
+            targets,
+            _links(words, targets, links),
+            parents=[-1] * len(marks),
+        )
+        uncut = [match.span() for pattern in self.whole for match in pattern.finditer(text)]
+        return [_outside(point.start, target, uncut) for point in points]
+
+    def _marks(self) -> tuple[list[_Mark], list[str], dict[int, int]]:
+        """The marks of the source, its other units, and the numbers of these by those of all."""
+        text = self.line.text
+        marks: list[_Mark] = []
+        words: list[str] = []
+        numbers: dict[int, int] = {}
+        for number, (start, end) in enumerate(units(text)):
+            if text[start:end] == MARK:
+                marks.append(
+                    _Mark(len(words), text[max(0, start - 1) : start], text[end : end + 1])
+                )
+            else:
+                numbers[number] = len(words)
+                words.append(text[start:end])
+        return marks, words, numbers
+
+
+def _links(
+    source: Sequence[str], target: Sequence[str], links: Iterable[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Links between words, and between the marks at the ends of sentences, if both sides have as
+    many, or both end with one. What signs attend to says little."""
+    linked = [(src, tgt) for src, tgt in links if _is_word(source[src]) and _is_word(target[tgt])]
+    src_ends, tgt_ends = (
+        [place for place, unit in enumerate(side) if unit in _ENDS] for side in (source, target)
+    )
+    if len(src_ends) == len(tgt_ends):
+        return [*linked, *zip(src_ends, tgt_ends, strict=True)]
+    if (
+        src_ends
+        and tgt_ends
+        and src_ends[-1] == len(source) - 1
+        and tgt_ends[-1] == len(target) - 1
+    ):
+        linked.append((src_ends[-1], tgt_ends[-1]))
+    return linked
+
+
+def _is_word(unit: str) -> bool:
+    return _LETTER.match(unit) is not None or _UNSPACED.match(unit) is not None
+
+
+def _outside(gap: int, target: Sequence[tuple[int, int]], uncut: Sequence[tuple[int, int]]) -> int:
+    """The gap, or the next one behind what must not be torn apart."""
+    while 0 < gap < len(target):
+        place = target[gap][0]
+        around = [end for start, end in uncut if start < place < end]
+        if not around:
+            break
+        while gap < len(target) and target[gap][0] < max(around):
+            gap += 1
+    return gap
+
+
+def _side_by_side(kept: Sequence[str]) -> str:
+    first, *others = kept
+    return first + "".join(text if text[:1] in ",;:" else f" {text}" for text in others)
+
+
+def _blank_before(text: str, left: str, kept: str) -> str:
+    """What goes between the text so far and a kept text that had `left` before it."""
+    last = text[-1:]
+    if not last or last.isspace() or last in _OPENING or _UNSPACED.match(last):
+        return ""
+    if kept[:1] in (",", ";", ":"):
+        return ""
+    was_attached = left and (left in _CONNECTING or _LETTER.match(left))
+    return "" if was_attached else " "
+
+
+def _blank_behind(first: str, right: str) -> str:
+    """What goes between a kept text that had `right` behind it and the text that goes on."""
+    if not first or first.isspace() or first in _CLOSING or _UNSPACED.match(first):
+        return ""
+    was_attached = right and (right in _CONNECTING or _LETTER.match(right))
+    return "" if was_attached else " "
