@@ -64,6 +64,7 @@ from flaxformer_mt.wording import listed
 _LOGGER = logging.getLogger(__name__)
 Member = tuple[Any, Transformer]  # a tree under "params" and its model
 _SHOWN = 10  # of the lines that a warning is about
+_FEWEST_ALIGNED = 8  # translations that are aligned together
 _DECODERS = 8  # searches that a translator keeps, by what they depend on
 _first_process: int | None = None  # which made the first Translator
 
@@ -621,8 +622,10 @@ class Translator:
         """The links between the units of marked sources and of their translations, by the first
         model."""
         forcing = TeacherForcing(self.params, self.model, self.config, self.mesh)
-        aligned = self._aligned(forcing, pairs, "split", words=units)
-        return [alignment.links for alignment in aligned]
+        # Few are filled up by repetition: a program for each small number would be compiled.
+        filled = [*pairs, *[pairs[-1]] * (_FEWEST_ALIGNED - len(pairs))]
+        aligned = self._aligned(forcing, filled, "split", words=units)
+        return [alignment.links for alignment in aligned[: len(pairs)]]
 
     def _aligned(
         self,

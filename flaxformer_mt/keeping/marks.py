@@ -69,6 +69,17 @@ def marked(
     return MarkedLine(lead + _marked(body, spans), kept, cores)
 
 
+def with_marks(text: str, *, but: Collection[str] = ()) -> MarkedLine:
+    """A text of any number of lines with marks for what must stay, but for texts in `but`."""
+    spans = [span for span in kept_spans(text) if span.core(text) not in but]
+    spans = _with(spans, [Kept.whole(*found.span()) for found in regex.finditer(MARK, text)])
+    return MarkedLine(
+        _marked(text, spans),
+        tuple(text[span.start : span.end] for span in spans),
+        tuple(span.core(text) for span in spans),
+    )
+
+
 def put_back(text: str, kept: Sequence[str]) -> str:
     """A text with each of its marks replaced by the next kept text."""
     parts = text.split(MARK)

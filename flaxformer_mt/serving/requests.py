@@ -38,6 +38,7 @@ _Phrase = Annotated[str, Field(pattern=_VISIBLE, max_length=60)]
 _MOST_FIELDS = 100  # of a form
 _MOST_HEAD_BYTES = 1000  # of a field's head in a multipart form
 _PLAIN_CODING = ("7bit", "8bit", "binary")
+KEEP = "URLs, e-mail addresses, placeholders and emoji stay as they are"
 _MARKUP = re.compile("[<&]")
 _ALIASES = {"zh-hans": "zh", "zh-cn": "zh", "zh-hant": "zt", "zh-tw": "zt", "pt-br": "pb"}
 _TOO_LARGE = {"string_too_long", "too_long"}
@@ -134,6 +135,7 @@ class TranslateRequest(_Body):
     sentences: Annotated[bool, _PLAIN] = Field(
         default=True, description="split texts at sentence ends, not only at line ends"
     )
+    keep: Annotated[bool, _PLAIN] = Field(default=True, description=KEEP)
     terms: dict[_Phrase, _Phrase] = Field(
         default={}, max_length=60, description="how to translate these terms of the source"
     )
@@ -196,6 +198,7 @@ class TranslateTask:
     texts: tuple[CodedSentences, ...]
     n_best: int  # of the request, but at most the beam's size
     direction: tuple[str, str]  # the source language and the target language
+    keep: bool = True
 
 
 class Reader:
@@ -227,6 +230,10 @@ class Reader:
             __base__=TranslateRequest,
             text=texts,
             n_best=(integer(1, self.most_hypotheses), 1),
+            keep=(
+                Annotated[bool, _PLAIN],
+                Field(default=settings.keep, description=KEEP),
+            ),
             source=(source, model.src_lang if len(model.directions) == 1 else "auto"),
             target=(target, model.tgt_lang),
         )
@@ -258,6 +265,7 @@ class Reader:
         direction = self._direction(form)
         texts = form.given if ours else _libre_texts(form, kind)
         _at_most(sum(map(len, texts)), self.settings.max_characters, "characters")
+        keep = form.keep if ours else self.settings.keep
         split_texts = tuple(
             coded_sentences(
                 text,
@@ -266,13 +274,14 @@ class Reader:
                 codes=self.model.codes,
                 code=self.model.tag_of(direction),
                 together=self.model.together,
+                keep=keep,
             )
             for text in texts
         )
         sentence_count = sum(len(text.texts) for text in split_texts)
         _at_most(sentence_count, self.settings.max_sentences, "sentences")
         n_best = min(form.n_best, self.most_hypotheses)
-        return TranslateTask(form, split_texts, n_best, direction)
+        return TranslateTask(form, split_texts, n_best, direction, keep)
 
     def _direction(self, form: TranslateRequest | LibreTranslateRequest) -> tuple[str, str]:
         """The direction that a request asks for. Where it leaves a language open, the model's first
