@@ -101,15 +101,15 @@ class Restorer:
     line: MarkedLine
     whole: Sequence[regex.Pattern[str]] = ()
 
-    def cleaned(self, text: str) -> str:
+    def cleaned(self, given: str) -> str:
         """A translation without texts that are kept, which the model has written of its own."""
-        found = True
+        text, found = given, True
         while found:
             found = False
             for core in dict.fromkeys(self.line.cores):
                 if core and core in text:
-                    text, found = text.replace(core, ""), True
-        return text
+                    text, found = text.replace(f" {core}", "").replace(core, ""), True
+        return text.strip() if text != given else text
 
     def restored(self, text: str, links: Iterable[tuple[int, int]]) -> str:
         """A translation with the kept texts; `links` are pairs of the source's and its units."""
