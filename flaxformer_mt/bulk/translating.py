@@ -130,8 +130,10 @@ class TranslateSettings:
         records: Sequence[Record],
         translations: Sequence[Translation],
     ) -> bytes:
+        # Tokens are of what the model has said, without what was put back.
+        by_text = translator.config.keep or translator.config.copy_unknown
         pairs = [
-            (record.source, hypothesis.tokens)
+            (record.source, hypothesis.text if by_text else hypothesis.tokens)
             for record, translation in zip(records, translations, strict=True)
             for hypothesis in translation.hypotheses
         ]

@@ -566,7 +566,13 @@ class Translator:
             self._cut_pairs(checked, arguments.overlong(overlong))
         )
 
-    def _marked_pairs(self, pairs: list[tuple[str, Target]]) -> Sequence[tuple[str, Target]]:
+    def encode_targets(self, pairs: Sequence[tuple[str, str]]) -> list[list[int]]:
+        """The tokens of translations of these sources, without what they keep of them. Raises
+        DecodingError."""
+        targets = [str(target) for _, target in self._marked_pairs(pairs)]
+        return encode(self._reading.tgt, targets)
+
+    def _marked_pairs(self, pairs: Sequence[tuple[str, Target]]) -> Sequence[tuple[str, Target]]:
         """The pairs with marks for what outputs keep of the source."""
         if not self._keeps:
             return pairs
