@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from flaxformer_mt.bulk.forms import Form, Record
@@ -15,6 +15,7 @@ from flaxformer_mt.decoding.options import LineOptions, SearchOptions
 from flaxformer_mt.wording import counted
 
 if TYPE_CHECKING:
+    from flaxformer_mt.decoding.alignment import Alignment
     from flaxformer_mt.decoding.text.translation import Translation
     from flaxformer_mt.decoding.translator import Translator
 
@@ -130,14 +131,9 @@ class TranslateSettings:
         records: Sequence[Record],
         translations: Sequence[Translation],
     ) -> bytes:
-        # Tokens are of what the model has said, without what was put back.
-        by_text = translator.config.keep or translator.config.copy_unknown
-        pairs = [
-            (record.source, hypothesis.text if by_text else hypothesis.tokens)
-            for record, translation in zip(records, translations, strict=True)
-            for hypothesis in translation.hypotheses
-        ]
-        alignments = iter(translator.align(pairs) if self.form.shown.alignments else ())
+        alignments: Iterator[Alignment] = iter(())
+        if self.form.shown.alignments:
+            alignments = iter(translator.align(_aligned_pairs(translator, records, translations)))
         output = []
         for index, (record, translation) in enumerate(zip(records, translations, strict=True)):
             own_alignments = list(itertools.islice(alignments, len(translation.hypotheses)))
@@ -177,3 +173,15 @@ class TranslateSettings:
             by_sentence=int(sums.get("by_sentence", 0)),
             at_limit=int(sums.get("at_limit", 0)),
         )
+
+
+def _aligned_pairs(
+    translator: Translator, records: Sequence[Record], translations: Sequence[Translation]
+) -> list[tuple[str, str | tuple[int, ...]]]:
+    """Each line with each of its hypotheses: their tokens, unless these lack what was put back."""
+    by_text = translator.config.keep or translator.config.copy_unknown
+    return [
+        (record.source, hypothesis.text if by_text else hypothesis.tokens)
+        for record, translation in zip(records, translations, strict=True)
+        for hypothesis in translation.hypotheses
+    ]

@@ -38,16 +38,16 @@ class Keeping:
     def marked(self, lines: Sequence[str]) -> list[MarkedLine]:
         """The lines with marks. Raises DecodingError for text that isn't Unicode."""
         check_unicode(lines)
-        return [self._marked(line) for line in lines]
+        symbols = self.vocabularies.src.pieces([*self.copies])
+        return [self._marked(line, symbols) for line in lines]
 
-    def _marked(self, line: str) -> MarkedLine:
+    def _marked(self, line: str, symbols: Sequence[str]) -> MarkedLine:
         src = self.vocabularies.src
         lead = lead_of(line, src, self.tags)
         others: list[Kept] = []
         body = line.removeprefix(lead)
         if self.unknown:
             others = unknown_words(body, src)
-        symbols = src.pieces([*self.copies])
         return marked(line, lead=lead, others=others, keep=self.fixed, but=symbols)
 
     def check(
@@ -86,7 +86,7 @@ class Keeping:
     ) -> list[Translation]:
         """The translations of marked lines with what was kept."""
         restorers = [
-            Restorer(line, _uncut(line, options, of_line))
+            Restorer(line, of_line.prefix, _uncut(line, options, of_line))
             for line, of_line in zip(lines, wanted, strict=True)
         ]
         texts = [

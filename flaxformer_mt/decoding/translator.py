@@ -351,6 +351,10 @@ class Translator:
         tokens may come next (`masks.base.Mask`); `constraint_sizes` keep few programs for required
         and forbidden phrases.
 
+        With the settings `keep` and `copy_unknown`, texts of a line stay as they are: tokens and
+        scores are of what the model has read and said without them. A line of nothing else has no
+        tokens. Phrases that repeat or forbid such a text are a LineError.
+
         Before anything is searched: raises OverlongError and LineError with the line's number,
         other DecodingErrors, ValueError for contradictory settings and lists of another length, and
         TypeError for arguments of another type. During the search: LineError for a line whose

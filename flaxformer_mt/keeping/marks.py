@@ -28,6 +28,7 @@ class MarkedLine:
     text: str
     kept: tuple[str, ...] = ()  # what is put back, in the source's order
     cores: tuple[str, ...] = ()  # what must be there as often as in the source
+    lead: str = ""  # what the text begins with that is not translated, such as a tag
 
     @property
     def is_kept_whole(self) -> bool:
@@ -66,7 +67,7 @@ def marked(
     if not spans:
         return MarkedLine(text)
     kept = tuple(body[span.start : span.end] for span in spans)
-    return MarkedLine(lead + _marked(body, spans), kept, cores)
+    return MarkedLine(lead + _marked(body, spans), kept, cores, lead)
 
 
 def with_marks(text: str, *, but: Collection[str] = ()) -> MarkedLine:

@@ -86,7 +86,10 @@ def assert_kept(lines, translations):
 def test_kept_text_is_there_exactly_as_often(translator, seed, wanted):
     rng = random.Random(seed)
     lines = [random_line(rng) for _ in range(60)]
-    assert_kept(lines, translator.translate(lines, **wanted))
+    translations = translator.translate(lines, **wanted)
+    assert_kept(lines, translations)
+    prefix = wanted.get("prefixes", "")
+    assert all(one.text.startswith(prefix) for one in translations)
 
 
 def test_of_lines_in_parts_too():
@@ -278,6 +281,13 @@ _SEES = ((0, 0), (1, 1), (2, 2), (3, 3))
 )
 def test_kept_text_goes_where_its_neighbours_go(source, target, links, restored):
     assert Restorer(marked(source)).restored(target, links_of(source, links)) == restored
+
+
+def test_a_tag_is_no_word_of_the_line():
+    line = marked("<2de> {x} sees", lead="<2de> ")
+    numbers = [n for n, (start, _) in enumerate(units(line.text)) if start >= len("<2de> ")]
+    links = [(numbers[1], 2)]
+    assert Restorer(line).restored("Er sagt, sieht", links) == "{x} Er sagt, sieht"
 
 
 def links_of(source, links):

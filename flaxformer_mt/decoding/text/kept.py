@@ -93,12 +93,13 @@ class _Mark(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Restorer:
-    """Puts kept texts back into the translations of a marked line.
+    """Puts kept texts back into the translations of a marked line, behind their `prefix`.
 
     `whole` are patterns of what must not be torn apart, such as required phrases.
     """
 
     line: MarkedLine
+    prefix: str = ""
     whole: Sequence[regex.Pattern[str]] = ()
 
     def cleaned(self, given: str) -> str:
@@ -151,7 +152,9 @@ class Restorer:
             parents=[-1] * len(marks),
         )
         uncut = [match.span() for pattern in self.whole for match in pattern.finditer(text)]
-        return [_outside(point.start, target, uncut) for point in points]
+        fixed = len(self.prefix.strip()) if text.startswith(self.prefix.strip()) else 0
+        least = sum(start < fixed for start, _ in target)
+        return [_outside(max(point.start, least), target, uncut) for point in points]
 
     def _marks(self) -> tuple[list[_Mark], list[str], dict[int, int]]:
         """The marks of the source, its other units, and the numbers of these by those of all."""
@@ -160,6 +163,8 @@ class Restorer:
         words: list[str] = []
         numbers: dict[int, int] = {}
         for number, (start, end) in enumerate(units(text)):
+            if start < len(self.line.lead):
+                continue
             if text[start:end] == MARK:
                 marks.append(
                     _Mark(len(words), text[max(0, start - 1) : start], text[end : end + 1])
