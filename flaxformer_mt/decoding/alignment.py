@@ -2,7 +2,7 @@
 
 One layer's weights over the source are averaged over heads and summed over a word's pieces; a
 target word is aligned to the source word with the largest sum. This is the baseline of Garg et al.
-(2019), arXiv 1909.02074, where the last layer but one aligns best.
+(2019), arXiv 1909.02074, where the last layer but one of six aligns best.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import operator
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -67,48 +67,62 @@ def align_parts(
     `blanks` if the target language has them between sentences) and parts. So many words at the
     beginning of a line as `tags` says (none: 0) are not of its text: no word is aligned to them,
     and they aren't counted. `words` finds the words of a text."""
+    attended = attended_words(
+        forcing, vocabularies, lines, layer=layer, blanks=blanks, tags=tags, words=words
+    )
+    return [
+        Alignment(src_words=src_words, tgt_words=tgt_words, links=tuple(_links(rows)))
+        for src_words, tgt_words, rows in attended
+    ]
+
+
+def _links(rows: Iterable[AttendedWord]) -> Iterator[tuple[int, int]]:
+    # A word that goes on in the next part is there once for each of these parts.
+    for tgt_word, of_parts in itertools.groupby(rows, key=operator.attrgetter("tgt_word")):
+        sums: dict[int, float] = {}  # by source word
+        for _, first_src_word, of_part in of_parts:
+            for src_word, weight in enumerate(of_part, start=first_src_word):
+                sums[src_word] = sums.get(src_word, 0.0) + weight
+        if any(sums.values()):
+            yield max(sums, key=sums.__getitem__), tgt_word
+
+
+class AttendedWord(NamedTuple):
+    """What one target word attends to in a part of its line."""
+
+    tgt_word: int
+    first_src_word: int
+    weights: list[float]  # of that source word and those after it
+
+
+def attended_words(
+    forcing: TeacherForcing,
+    vocabularies: Vocabularies,
+    lines: Sequence[tuple[str, str | None, Sequence[Part]]],
+    *,
+    layer: int,
+    blanks: bool,
+    tags: Sequence[int],
+    words: WordPlaces,
+) -> Iterator[tuple[tuple[str, ...], tuple[str, ...], Iterator[AttendedWord]]]:
+    """Each line's source words and target words, and what the latter attend to, in the line's
+    order; arguments as for `align_parts`."""
     parts = list(itertools.chain.from_iterable(of for _, _, of in lines))
     weights = iter(forcing.cross_weights(parts, layer))
-    aligned = []
     for (source, target, of), tag_words in zip(lines, tags or [0] * len(lines), strict=True):
         if target is None:
             texts = [part.tgt_text for part in of]
             target = join_translations(texts, of, blanks=blanks)
         of_parts = [next(weights) for _ in of]
         src, tgt = (_Words(text, words) for text in (source, target))
-        aligned.append(_align(src, tgt, of, of_parts, vocabularies, tag_words))
-    return aligned
+        rows = _by_target_word(src, tgt, of, of_parts, vocabularies)
+        yield src.texts[tag_words:], tgt.texts, _without_tags(rows, tag_words)
 
 
-def _align(
-    src: _Words,
-    tgt: _Words,
-    parts: Sequence[Part],
-    weights: Sequence[Float[np.ndarray, "tgt src"]],
-    vocabularies: Vocabularies,
-    tags: int,
-) -> Alignment:
-    attended = _by_target_word(src, tgt, parts, weights, vocabularies)
-    links: list[tuple[int, int]] = []
-    # A word that goes on in the next part is there once for each of these parts.
-    for tgt_word, of_parts in itertools.groupby(attended, key=operator.attrgetter("tgt_word")):
-        sums: dict[int, float] = {}  # by source word
-        for _, first_src_word, of_part in of_parts:
-            for src_word, weight in enumerate(of_part, start=first_src_word - tags):
-                if src_word < 0:  # a tag
-                    continue
-                sums[src_word] = sums.get(src_word, 0.0) + weight
-        if any(sums.values()):
-            links.append((max(sums, key=sums.__getitem__), tgt_word))
-    return Alignment(src_words=src.texts[tags:], tgt_words=tgt.texts, links=tuple(links))
-
-
-class _Attended(NamedTuple):
-    """What one target word attends to in a part of its line."""
-
-    tgt_word: int
-    first_src_word: int
-    weights: list[float]  # of that source word and those after it
+def _without_tags(rows: Iterable[AttendedWord], tags: int) -> Iterator[AttendedWord]:
+    for tgt_word, first_src_word, weights in rows:
+        skipped = max(0, tags - first_src_word)
+        yield AttendedWord(tgt_word, max(first_src_word - tags, 0), weights[skipped:])
 
 
 def _by_target_word(
@@ -117,7 +131,7 @@ def _by_target_word(
     parts: Sequence[Part],
     weights: Sequence[Float[np.ndarray, "tgt src"]],
     vocabularies: Vocabularies,
-) -> Iterator[_Attended]:
+) -> Iterator[AttendedWord]:
     """Each part's target words, in the line's order, with their weights summed over pieces."""
     for part, part_weights in zip(parts, weights, strict=True):
         lead = len(part.src_lead.encode())
@@ -142,7 +156,7 @@ def _by_target_word(
         sums = np.zeros((int(rows.max()) - top + 1, int(columns.max()) - left + 1))
         np.add.at(sums, (rows[:, None] - top, columns[None] - left), inner)
         for tgt_word, of_word in enumerate(sums.tolist(), start=top):
-            yield _Attended(tgt_word, left, of_word)
+            yield AttendedWord(tgt_word, left, of_word)
 
 
 class _Words:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 import regex
 
 from flaxformer_mt.data.vocabulary import Vocabularies
-from flaxformer_mt.decoding.alignment import Alignment
+from flaxformer_mt.decoding.alignment import Alignment, AttendedWord
 from flaxformer_mt.decoding.errors import LineError
 from flaxformer_mt.decoding.options import LineOptions, SearchOptions
 from flaxformer_mt.decoding.text.decoded import distinct
@@ -19,9 +19,8 @@ from flaxformer_mt.decoding.text.translation import Hypothesis, Translation
 from flaxformer_mt.keeping.marks import MARK, MarkedLine, marked, put_back
 from flaxformer_mt.keeping.spans import Kept
 
-Links = Sequence[tuple[int, int]]
-# The links between the units of marked sources and of their translations.
-Linked = Callable[[Sequence[tuple[str, Target]]], Iterable[Links]]
+# What the units of the translations of marked sources attend to.
+Attending = Callable[[Sequence[tuple[str, Target]]], Iterator[Iterable[AttendedWord]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +81,7 @@ class Keeping:
         translations: Sequence[Translation],
         options: SearchOptions,
         wanted: Sequence[LineOptions],
-        linked: Linked,
+        attending: Attending,
     ) -> list[Translation]:
         """The translations of marked lines with what was kept."""
         restorers = [
@@ -98,13 +97,13 @@ class Keeping:
             for line, targets in zip(lines, texts, strict=True)
             for target in targets
         ]
-        links = iter(linked(pairs) if pairs else ())
+        attended = attending(pairs) if pairs else iter(())
         restored = []
         for restorer, translation, of_line in zip(restorers, translations, wanted, strict=True):
             if restorer.line.is_kept_whole:
                 restored.append(_whole(restorer.line, translation, of_line.prefix))
             elif restorer.line.kept:
-                restored.append(_with_kept(restorer, translation, links))
+                restored.append(_with_kept(restorer, translation, attended))
             else:
                 restored.append(translation)
         return restored
@@ -139,9 +138,13 @@ def _texts(restorer: Restorer, translation: Translation) -> list[Target]:
     return [each.tokens if each.text == text else text for each, text in cleaned]
 
 
-def _with_kept(restorer: Restorer, translation: Translation, links: Iterator[Links]) -> Translation:
+def _with_kept(
+    restorer: Restorer, translation: Translation, attended: Iterator[Iterable[AttendedWord]]
+) -> Translation:
     hypotheses: list[Hypothesis] = [
-        dataclasses.replace(each, text=restorer.restored(restorer.cleaned(each.text), next(links)))
+        dataclasses.replace(
+            each, text=restorer.restored(restorer.cleaned(each.text), next(attended))
+        )
         for each in translation.hypotheses
     ]
     # Two outputs may have differed in what they had of the kept texts alone.

@@ -23,7 +23,14 @@ from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.training_text import TrainingText
 from flaxformer_mt.data.vocabulary import UNK, Vocabularies
 from flaxformer_mt.decoding import arguments
-from flaxformer_mt.decoding.alignment import Alignment, WordPlaces, align_parts, words_of
+from flaxformer_mt.decoding.alignment import (
+    Alignment,
+    AttendedWord,
+    WordPlaces,
+    align_parts,
+    attended_words,
+    words_of,
+)
 from flaxformer_mt.decoding.errors import DecodingError, LineError, TargetError
 from flaxformer_mt.decoding.keeping import Keeping, unmarked
 from flaxformer_mt.decoding.length_choice import with_choice, with_settings
@@ -388,7 +395,7 @@ class Translator:
         marked = keeping.marked(lines)
         keeping.check(marked, options, wanted)
         translations = self._searched([line.text for line in marked], options, wanted)
-        return keeping.restored(marked, translations, options, wanted, self._linked_units)
+        return keeping.restored(marked, translations, options, wanted, self._attended_units)
 
     def _searched(
         self, lines: Sequence[str], options: SearchOptions, wanted: Sequence[LineOptions]
@@ -610,8 +617,9 @@ class Translator:
     ) -> list[Alignment]:
         """The source word of each translation's words, by the decoder's attention, in order.
 
-        `layer` counts from 0 (default: the last but one). Translations are as in `score`. Raises
-        OverlongError, TargetError, DecodingError, and ValueError for an unknown layer.
+        `layer` counts from 0 (default: the last but one; of two the last). Translations are as in
+        `score`. Raises OverlongError, TargetError, DecodingError, and ValueError for an unknown
+        layer.
         """
         forcing = self._forcing("alignments need")
         given = arguments.pairs(pairs)
@@ -628,48 +636,60 @@ class Translator:
         alignments = self._aligned(forcing, marked, checked, layer=layer)
         return list(map(unmarked, alignments, sources, targets))
 
-    def _linked_units(self, pairs: Sequence[tuple[str, Target]]) -> list[Sequence[tuple[int, int]]]:
-        """The links between the units of marked sources and of their translations, by the first
-        model."""
+    def _attended_units(
+        self, pairs: Sequence[tuple[str, Target]]
+    ) -> Iterator[Iterable[AttendedWord]]:
+        """What the units of marked sources' translations attend to, by the first model."""
         forcing = TeacherForcing(self.params, self.model, self.config, self.mesh)
         # Few are filled up by repetition: a program for each small number would be compiled.
         filled = [*pairs, *[pairs[-1]] * (_FEWEST_ALIGNED - len(pairs))]
-        aligned = self._aligned(forcing, filled, "split", words=units)
-        return [alignment.links for alignment in aligned[: len(pairs)]]
+        lines, tags = self._lines_to_align(filled, "split", units)
+        attended = attended_words(
+            forcing,
+            self._reading,
+            lines,
+            layer=aligning_layer(self.model.config),
+            blanks=has_blanks_between_sentences(self.tgt_lang),
+            tags=tags,
+            words=units,
+        )
+        return (rows for _, _, rows in attended)
 
     def _aligned(
         self,
         forcing: TeacherForcing,
-        given: Sequence[tuple[str, Target]],
+        pairs: Sequence[tuple[str, Target]],
         overlong: Overlong,
         *,
-        layer: int | None = None,
-        words: WordPlaces = words_of,
+        layer: int | None,
     ) -> list[Alignment]:
         """As `align`, of lines that may have marks."""
-        checked = self._tagged_pairs(given)
-        cut = self._cut_pairs(checked, overlong)
-        lines = [
-            (source, target if isinstance(target, str) else None, parts)
-            for (source, target), parts in zip(checked, cut, strict=True)
-        ]
-        if layer is None:
-            layer = aligning_layer(self.model.config)
-        blanks = has_blanks_between_sentences(self.tgt_lang)
-        tag_words = len(words(self.tag))
-        tags = [
-            0 if source == tagged else tag_words
-            for (source, _), (tagged, _) in zip(given, checked, strict=True)
-        ]
+        lines, tags = self._lines_to_align(pairs, overlong, words_of)
         return align_parts(
             forcing,
             self._reading,
             lines,
-            layer=layer,
-            blanks=blanks,
+            layer=aligning_layer(self.model.config) if layer is None else layer,
+            blanks=has_blanks_between_sentences(self.tgt_lang),
             tags=tags,
-            words=words,
         )
+
+    def _lines_to_align(
+        self, pairs: Sequence[tuple[str, Target]], overlong: Overlong, words: WordPlaces
+    ) -> tuple[list[tuple[str, str | None, Sequence[Part]]], list[int]]:
+        """The lines that `align_parts` takes, and how many words of each are its tag's."""
+        checked = self._tagged_pairs(pairs)
+        cut = self._cut_pairs(checked, overlong)
+        lines: list[tuple[str, str | None, Sequence[Part]]] = [
+            (source, target if isinstance(target, str) else None, parts)
+            for (source, target), parts in zip(checked, cut, strict=True)
+        ]
+        tag_words = len(words(self.tag))
+        tags = [
+            0 if source == tagged else tag_words
+            for (source, _), (tagged, _) in zip(pairs, checked, strict=True)
+        ]
+        return lines, tags
 
     def _tagged(self, lines: Sequence[str]) -> Sequence[str]:
         """The lines with the tag of `with_tag`, except for those that have one or are blank."""

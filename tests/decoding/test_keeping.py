@@ -275,6 +275,7 @@ _SEES = ((0, 0), (1, 1), (2, 2), (3, 3))
         ("So true🙂 now", "Jetzt ist wahr", ((1, 2), (2, 0)), "Jetzt ist wahr🙂"),
         ("看{x}的书", "The book of", ((0, 2), (1, 2), (2, 1)), "The book of {x}"),
         ("The book {x}.", "那书。", ((0, 0), (1, 1)), "那书{x}。"),
+        ("Go! {x}. It is.", "Geh! Es ist.", ((0, 0), (2, 3), (3, 2)), "Geh! {x}. Es ist."),
         ("Is {x} it?", "", (), "{x}"),
         ("a {x} {y} b", "a b", ((0, 0), (1, 1)), "a {x} {y} b"),
     ],
@@ -283,15 +284,23 @@ def test_kept_text_goes_where_its_neighbours_go(source, target, links, restored)
     assert Restorer(marked(source)).restored(target, links_of(source, links)) == restored
 
 
+def test_what_attends_most_to_the_neighbours_decides():
+    """Not what they attend to: the verb here reads all of the source."""
+    attended = [(0, 0, [0.3, 0.1]), (1, 0, [0.4, 0.5]), (2, 0, [0.1, 0.2])]
+    line = marked("the {x} dog")
+    numbers = [(tgt, 0, [weights[0], 0.0, weights[1]]) for tgt, _, weights in attended]
+    assert Restorer(line).restored("Der Hund schläft", numbers) == "Der {x} Hund schläft"
+
+
 def test_a_tag_is_no_word_of_the_line():
     line = marked("<2de> {x} sees", lead="<2de> ")
     numbers = [n for n, (start, _) in enumerate(units(line.text)) if start >= len("<2de> ")]
-    links = [(numbers[1], 2)]
-    assert Restorer(line).restored("Er sagt, sieht", links) == "{x} Er sagt, sieht"
+    links = [(2, numbers[1], [1.0])]
+    assert Restorer(line).restored("Er sagt sieht", links) == "{x} Er sagt sieht"
 
 
 def links_of(source, links):
-    """Links of the source's words without what is kept, as links of all its units."""
+    """Links of the source's words without what is kept, as attention to all its units."""
     text = marked(source).text
     places = [n for n, (start, end) in enumerate(units(text)) if text[start:end] != MARK]
-    return [(places[src], tgt) for src, tgt in links]
+    return [(tgt, places[src], [1.0]) for src, tgt in links]

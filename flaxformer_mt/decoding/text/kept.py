@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import regex
@@ -83,6 +83,10 @@ def units(text: str) -> list[tuple[int, int]]:
     return [match.span() for match in _UNITS.finditer(text)]
 
 
+Attended = tuple[int, int, Sequence[float]]
+"""A unit of a translation, one of its source, and what the first attends to from there on."""
+
+
 class _Mark(NamedTuple):
     """A mark in a source: how many units without marks are before it, and what touches it."""
 
@@ -112,13 +116,12 @@ class Restorer:
                     text, found = text.replace(f" {core}", "").replace(core, ""), True
         return text.strip() if text != given else text
 
-    def restored(self, text: str, links: Iterable[tuple[int, int]]) -> str:
-        """A translation with the kept texts; `links` are pairs of the source's and its units."""
-        marks, words, numbers = self._marks()
-        of_words = [(numbers[src], tgt) for src, tgt in links if src in numbers]
+    def restored(self, text: str, attended: Iterable[Attended]) -> str:
+        """A translation with the kept texts; `attended` says what its units attend to."""
+        marks, source = self._marks()
         target = units(text)
         by_gap: dict[int, list[int]] = {}
-        for number, gap in enumerate(self._gaps(marks, words, text, of_words)):
+        for number, gap in enumerate(self._gaps(marks, source, text, attended)):
             by_gap.setdefault(gap, []).append(number)
 
         restored, start = "", 0
@@ -137,63 +140,121 @@ class Restorer:
     def _gaps(
         self,
         marks: Sequence[_Mark],
-        words: Sequence[str],
+        source: Mapping[int, str],
         text: str,
-        links: Iterable[tuple[int, int]],
+        attended: Iterable[Attended],
     ) -> list[int]:
-        """For each mark how many of the text's units go before it; `words` are the source's."""
+        """For each mark how many of the text's units go before it; `source` has the source's other
+        units by their numbers."""
         target = units(text)
-        targets = [text[start:end] for start, end in target]
-        points = project(
-            [Span(mark.before, mark.before) for mark in marks],
-            words,
-            targets,
-            _links(words, targets, links),
-            parents=[-1] * len(marks),
-        )
+        weights = _Weights.of(source, [text[start:end] for start, end in target], attended)
+        points = weights.projected([mark.before for mark in marks])
         uncut = [match.span() for pattern in self.whole for match in pattern.finditer(text)]
         fixed = len(self.prefix.strip()) if text.startswith(self.prefix.strip()) else 0
         least = sum(start < fixed for start, _ in target)
-        return [_outside(max(point.start, least), target, uncut) for point in points]
+        gaps = []
+        for mark, point in zip(marks, points, strict=True):
+            best = weights.best_gap(mark.before)
+            gaps.append(_outside(max(point if best is None else best, least), target, uncut))
+        return gaps
 
-    def _marks(self) -> tuple[list[_Mark], list[str], dict[int, int]]:
-        """The marks of the source, its other units, and the numbers of these by those of all."""
+    def _marks(self) -> tuple[list[_Mark], dict[int, str]]:
+        """The marks of the source, and its other units, without its lead, by their numbers."""
         text = self.line.text
         marks: list[_Mark] = []
-        words: list[str] = []
-        numbers: dict[int, int] = {}
+        others: dict[int, str] = {}
         for number, (start, end) in enumerate(units(text)):
             if start < len(self.line.lead):
                 continue
             if text[start:end] == MARK:
-                marks.append(
-                    _Mark(len(words), text[max(0, start - 1) : start], text[end : end + 1])
-                )
+                left, right = text[max(0, start - 1) : start], text[end : end + 1]
+                marks.append(_Mark(len(others), left, right))
             else:
-                numbers[number] = len(words)
-                words.append(text[start:end])
-        return marks, words, numbers
+                others[number] = text[start:end]
+        return marks, others
 
 
-def _links(
-    source: Sequence[str], target: Sequence[str], links: Iterable[tuple[int, int]]
-) -> list[tuple[int, int]]:
-    """Links between words, and between the marks at the ends of sentences, if both sides have as
-    many, or both end with one. What signs attend to says little."""
-    linked = [(src, tgt) for src, tgt in links if _is_word(source[src]) and _is_word(target[tgt])]
-    src_ends, tgt_ends = (
-        [place for place, unit in enumerate(side) if unit in _ENDS] for side in (source, target)
-    )
-    if len(src_ends) == len(tgt_ends):
-        return [*linked, *zip(src_ends, tgt_ends, strict=True)]
-    if (
-        src_ends
-        and tgt_ends
-        and src_ends[-1] == len(source) - 1
-        and tgt_ends[-1] == len(target) - 1
-    ):
-        linked.append((src_ends[-1], tgt_ends[-1]))
-    return linked
+@dataclasses.dataclass(frozen=True)
+class _Weights:
+    """Attention between the words of a source without its marks and those of its translation, by
+    source word. What signs attend to says little and is left out."""
+
+    source: Sequence[str]
+    target: Sequence[str]
+    columns: Mapping[int, Mapping[int, float]]  # by source word and target word
+
+    @classmethod
+    def of(
+        cls, source: Mapping[int, str], target: Sequence[str], attended: Iterable[Attended]
+    ) -> _Weights:
+        """`source` has its units by the numbers that `attended` gives them."""
+        words = [*source.values()]
+        places = {
+            number: place for place, (number, unit) in enumerate(source.items()) if _is_word(unit)
+        }
+        columns: dict[int, dict[int, float]] = {}
+        for tgt, first, weights in attended:
+            for number, weight in enumerate(weights if _is_word(target[tgt]) else (), start=first):
+                if number in places:
+                    column = columns.setdefault(places[number], {})
+                    column[tgt] = column.get(tgt, 0.0) + weight
+        return cls(words, target, columns)
+
+    def best_gap(self, before: int) -> int | None:
+        """How many target units go before a mark that has so many of the source's before it: the
+        left neighbour's share of attention is highest on its left, and the right one's on its
+        right. None at an edge of the text or a sentence, and if neither is a word."""
+        after_end = before - 1 in self._ends
+        if not 0 < before < len(self.source) or before in self._ends or after_end:
+            return None
+        left, right = (_shares(self.columns.get(place, {})) for place in (before - 1, before))
+        gaps = {tgt + 1: share for tgt, share in left.items()}
+        for tgt, share in right.items():
+            gaps[tgt] = gaps.get(tgt, 0.0) + share
+        return max(gaps, key=gaps.__getitem__, default=None)
+
+    def projected(self, points: Sequence[int]) -> list[int]:
+        """The same for marks at these points, by the links of all words around them. At the end of
+        a sentence it goes before the mark that ends it."""
+        projected = project(
+            [Span(point, point) for point in points],
+            self.source,
+            self.target,
+            [*self._links(), *self._ends.items()],
+            parents=[-1] * len(points),
+        )
+        return [
+            self._ends.get(point, place.start)
+            for point, place in zip(points, projected, strict=True)
+        ]
+
+    def _links(self) -> Iterator[tuple[int, int]]:
+        """The source word that each target word attends to most."""
+        best: dict[int, tuple[float, int]] = {}
+        for src, column in self.columns.items():
+            for tgt, weight in column.items():
+                if weight > best.get(tgt, (0.0, 0))[0]:
+                    best[tgt] = weight, src
+        return ((src, tgt) for tgt, (_, src) in best.items())
+
+    @functools.cached_property
+    def _ends(self) -> dict[int, int]:
+        """The marks at the ends of the target's sentences, by the source's: if both sides have as
+        many, or both end with one."""
+        src_ends, tgt_ends = (
+            [place for place, unit in enumerate(side) if unit in _ENDS]
+            for side in (self.source, self.target)
+        )
+        if len(src_ends) == len(tgt_ends):
+            return dict(zip(src_ends, tgt_ends, strict=True))
+        if src_ends[-1:] == [len(self.source) - 1] and tgt_ends[-1:] == [len(self.target) - 1]:
+            return {src_ends[-1]: tgt_ends[-1]}
+        return {}
+
+
+def _shares(weights: Mapping[int, float]) -> dict[int, float]:
+    total = sum(weights.values())
+    return {place: weight / total for place, weight in weights.items()} if total else {}
 
 
 def _is_word(unit: str) -> bool:
