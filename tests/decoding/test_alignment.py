@@ -48,9 +48,12 @@ def test_pieces_are_summed_to_words_and_the_largest_is_taken(translator):
 
 
 def test_the_layer(translator):
-    three = dataclasses.replace(translator.model.config, decoder_layers=3)
+    two, three = (
+        dataclasses.replace(translator.model.config, decoder_layers=layers) for layers in (2, 3)
+    )
     model = Transformer(three, 60, 60)
-    assert aligning_layer(three) == 1 and aligning_layer(translator.model.config) == 0
+    assert aligning_layer(three) == aligning_layer(two) == 1
+    assert aligning_layer(translator.model.config) == 0
     deep = Translator(parameters(model, 3), model, translator.vocabularies, translator.config)
     by_layer = [deep.align(PAIRS, layer=layer) for layer in range(3)]
     assert deep.align(PAIRS) == by_layer[1] != by_layer[0]

@@ -204,7 +204,23 @@ class _PairCutter:
         if too_long or EOS in tgt:
             return self._tokens_in_parts(number, source, tgt)
         (text,) = self.vocabularies.tgt.decode([tgt])
-        return [Part(source, tuple(src), text, tuple(tgt), tokens_given=True)]
+        part = self._only_piece(source, text, tgt) or Part(source, tuple(src), text, tuple(tgt))
+        return [dataclasses.replace(part, tokens_given=True)]
+
+    def _only_piece(self, source: str, text: str, tgt: Sequence[int]) -> Part | None:
+        """The part of a source whose sentences are all kept but for one, which `translate` reads
+        alone; None for other sources."""
+        if MARK not in source or self._is_one_piece(source):
+            return None
+        lead, pieces, encoded = source_pieces(
+            source,
+            self.vocabularies.src,
+            self.max_length,
+            self.language,
+            tags=self.tags,
+            by_sentence=True,
+        )
+        return _part(pieces[0], encoded[0], text, tgt, lead) if len(pieces) == 1 else None
 
     def _is_one_piece(self, source: str) -> bool:
         """Whether `translate` reads a source that fits as a whole."""
