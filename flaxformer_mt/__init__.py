@@ -16,6 +16,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from flaxformer_mt.api.documents import (
+        translate_document as translate_document,
+        translate_document_file as translate_document_file,
+    )
     from flaxformer_mt.api.files import (
         join_shards as join_shards,
         score_file as score_file,
@@ -61,6 +65,8 @@ _ROOMS = {
     "score_file": "api.files",
     "split_sentences": "sentences",
     "train": "api.training",
+    "translate_document": "api.documents",
+    "translate_document_file": "api.documents",
     "translate_file": "api.files",
 }
 

@@ -94,13 +94,8 @@ class Lines(Iterator[bytes]):
         return self.stream.isatty()
 
     def __next__(self) -> bytes:
-        try:
+        with _damage_told(self.place, after=self.number):
             line = self._read()
-        except Exception as error:
-            damaged = self.place and damage(self.place, error, after=self.number)
-            if not damaged:
-                raise
-            raise damaged from error
         if not line:
             self._ended = True
             if self.prompt:
@@ -122,6 +117,11 @@ class Lines(Iterator[bytes]):
         print(self.prompt, end="", file=sys.stderr, flush=True)
         return self.stream.readline(LONGEST + 1)
 
+    def read_whole(self, most: int) -> bytes:
+        """All of an input of which no line is read yet, but at most so many bytes of its text."""
+        with _damage_told(self.place):
+            return self.stream.read(most)
+
     def share(self, done: int) -> float | None:
         """The share of the input that the first `done` bytes of its text make, if known."""
         if self.text is None or self.file is None or not self.size:
@@ -135,6 +135,18 @@ class Lines(Iterator[bytes]):
         if not text_bytes or file_bytes >= self.size:
             return None
         return done / text_bytes * file_bytes / self.size
+
+
+@contextlib.contextmanager
+def _damage_told(place: AnyPath | None, *, after: int = 0) -> Iterator[None]:
+    """Raises CorpusError where a file is damaged, `after` a line."""
+    try:
+        yield
+    except Exception as error:
+        damaged = place and damage(place, error, after=after)
+        if not damaged:
+            raise
+        raise damaged from error
 
 
 def _can_edit() -> bool:

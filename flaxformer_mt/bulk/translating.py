@@ -133,7 +133,12 @@ class TranslateSettings:
     ) -> bytes:
         alignments: Iterator[Alignment] = iter(())
         if self.form.shown.alignments:
-            alignments = iter(translator.align(_aligned_pairs(translator, records, translations)))
+            pairs = [
+                (record.source, translator.target_of(hypothesis))
+                for record, translation in zip(records, translations, strict=True)
+                for hypothesis in translation.hypotheses
+            ]
+            alignments = iter(translator.align(pairs))
         output = []
         for index, (record, translation) in enumerate(zip(records, translations, strict=True)):
             own_alignments = list(itertools.islice(alignments, len(translation.hypotheses)))
@@ -173,15 +178,3 @@ class TranslateSettings:
             by_sentence=int(sums.get("by_sentence", 0)),
             at_limit=int(sums.get("at_limit", 0)),
         )
-
-
-def _aligned_pairs(
-    translator: Translator, records: Sequence[Record], translations: Sequence[Translation]
-) -> list[tuple[str, str | tuple[int, ...]]]:
-    """Each line with each of its hypotheses: their tokens, unless these lack what was put back."""
-    by_text = translator.config.keep or translator.config.copy_unknown
-    return [
-        (record.source, hypothesis.text if by_text else hypothesis.tokens)
-        for record, translation in zip(records, translations, strict=True)
-        for hypothesis in translation.hypotheses
-    ]

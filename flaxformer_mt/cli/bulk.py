@@ -84,7 +84,7 @@ def run_or_join(
     try:
         with stopping:
             report = call(
-                functools.partial(_loaded, options),
+                functools.partial(loaded, options),
                 output=options.output,
                 window=options.window,
                 restart=options.restart,
@@ -135,7 +135,7 @@ def _check_join(options: Namespace, parser: ArgumentParser) -> None:
         parser.error("give only one of --shard (one part), --output-shards (all), --join")
 
 
-def _loaded(options: Namespace) -> fm.Translator:
+def loaded(options: Namespace) -> fm.Translator:
     """The run's model, with those of `--ensemble` and the settings of the command."""
     folders = (options.workdir, *getattr(options, "ensemble", ()))
     translator = fm.Translator.load_ensemble(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import flaxformer_mt as fm
+from flaxformer_mt.api import say
 from flaxformer_mt.bulk.forms import NAMES, Form, Name, Shown, UnwritableError
 from flaxformer_mt.cli.arguments import (
     NO_SPLIT,
@@ -22,13 +24,39 @@ from flaxformer_mt.cli.arguments import (
     sampling_of,
     utf8_text,
 )
-from flaxformer_mt.cli.bulk import OUTPUT, Loader, run_or_join
+from flaxformer_mt.cli.bulk import OUTPUT, Loader, loaded, run_or_join
 
 if TYPE_CHECKING:
     from flaxformer_mt.bulk.job import FileReport
     from flaxformer_mt.bulk.translating import TranslationCounts
     from flaxformer_mt.decoding.constraints.terminology import Terminology
 
+DOCUMENTS = ("html", "xml")
+# What only lines have, by the name of the option, and what it is if it isn't given.
+_OF_LINES: dict[str, Any] = {
+    "output_format": None,
+    "column": None,
+    "append": False,
+    "key": None,
+    "translation_key": None,
+    "scores": False,
+    "alignments": False,
+    "tokens": False,
+    "prefix": "",
+    "prefix_key": None,
+    "forbid_key": None,
+    "constraints_key": None,
+    "n_best": 1,
+    "ensemble": [],
+    "shard": None,
+    "output_shards": None,
+    "join": None,
+    "restart": False,
+    "engine": "local",
+    "ray_address": None,
+    "ray_chips": None,
+    "window": None,
+}
 _LINES = {
     "--n-best": Flag(
         "up to N translations per line: a list in jsonl, else lines starting with "
@@ -49,8 +77,9 @@ _LINES = {
 _FORMS = {
     "--format": Flag(
         "text: one sentence per line; tsv: columns, translating one; "
-        "jsonl: one JSON object per line, adding the translation",
-        choices=NAMES,
+        "jsonl: one JSON object per line, adding the translation; html, xml: one document, whose "
+        "tags stay with their words",
+        choices=(*NAMES, *DOCUMENTS),
     ),
     "--output-format": Flag("output format (default: --format)", choices=NAMES),
     "--column": Flag("tsv: the column to translate (default: 1)", takes="N", read=positive),
@@ -72,6 +101,12 @@ _FORMS = {
     ),
     "--alignments": Flag("align words (0-0 1-2 ...), in a last column or a field"),
     "--tokens": Flag("jsonl: add the translation's token ids, for `score`"),
+    "--keep-elements": Flag(
+        "html, xml: don't translate what is in elements with these names",
+        takes="NAME",
+        several=True,
+        read=utf8_text,
+    ),
 }
 _CONSTRAINTS = {
     "--prefix": Flag("start each translation with this", takes="TEXT", read=utf8_text),
@@ -117,13 +152,18 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     add_decoding(parser)
     source = "source lines; plain, .gz, .bz2, .xz or .zst; gs:// too (default: standard input)"
     flags(parser, {"--input": Flag(source, takes="FILE")} | OUTPUT, engine="local")
-    flags(parser.add_argument_group("input and output formats"), _FORMS, format="text")
+    formats = parser.add_argument_group("input and output formats")
+    flags(formats, _FORMS, format="text", keep_elements=[])
     flags(parser, _LINES | NO_SPLIT | TAG, n_best=1, overlong="split")
     add_search(parser)
     constraints = parser.add_argument_group("constraints on translations")
     flags(constraints, _CONSTRAINTS, prefix="", suppress=[], forbid=[], ensemble=[])
     add_sampling(parser)
     options = parser.parse_args(arguments)
+    if options.format in DOCUMENTS:
+        return _translate_document(options, parser)
+    if options.keep_elements:
+        parser.error("--keep-elements is for documents: add --format html or xml")
     output_format = options.output_format or options.format
     _check_formats(options, parser, output_format)
     form = _form(options, parser, output_format)
@@ -147,6 +187,31 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         )
 
     return run_or_join(options, parser, translate_file)
+
+
+def _translate_document(options: Namespace, parser: ArgumentParser) -> int:
+    for name, absent in _OF_LINES.items():
+        if getattr(options, name) != absent:
+            flag = "--" + name.replace("_", "-")
+            parser.error(f"{flag} is for lines: leave it out with --format {options.format}")
+    terminology = _terminology(options, parser)
+    sampling = sampling_of(options, parser)
+    translated = fm.translate_document_file(
+        functools.partial(loaded, options),
+        options.input,
+        options.output,
+        format=options.format,
+        keep_elements=options.keep_elements,
+        overlong=options.overlong,
+        suppress=options.suppress,
+        forbid=options.forbid,
+        terminology=terminology,
+        sampling=sampling,
+        mbr=options.mbr,
+    )
+    for line in translated.describe():
+        say(line)
+    return 0
 
 
 def _terminology(options: Namespace, parser: ArgumentParser) -> Terminology | None:

@@ -1,8 +1,10 @@
 """Which source word each word of a translation comes from, by the decoder's attention.
 
-One layer's weights over the source are averaged over heads and summed over a word's pieces; a
-target word is aligned to the source word with the largest sum. This is the baseline of Garg et al.
-(2019), arXiv 1909.02074, where the last layer but one of six aligns best.
+The weights over the source of all layers (`TeacherForcing.aligning_weights`) are summed over a
+word's pieces. Then they are balanced, so that no source word, such as a full stop, gets much more
+than others: rows and columns are divided by their sums in turn (Sinkhorn and Knopp, 1967). A target
+word is aligned to the source word with the largest share. Of one layer the weights are averaged
+over heads and not balanced: the baseline of Garg et al. (2019), arXiv 1909.02074.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from flaxformer_mt.pages import text
 WordPlaces = Callable[[str], Sequence[tuple[int, int]]]
 """Where the words of a text begin and end."""
 _WORDS = re.compile(r"\S+")
+_ROUNDS = 4
+_ADDED = 0.3  # to a column's sum
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,7 +62,7 @@ def align_parts(
     vocabularies: Vocabularies,
     lines: Sequence[tuple[str, str | None, Sequence[Part]]],
     *,
-    layer: int,
+    layer: int | None = None,
     blanks: bool = True,
     tags: Sequence[int] = (),
     words: WordPlaces = words_of,
@@ -100,7 +104,7 @@ def attended_words(
     vocabularies: Vocabularies,
     lines: Sequence[tuple[str, str | None, Sequence[Part]]],
     *,
-    layer: int,
+    layer: int | None = None,
     blanks: bool,
     tags: Sequence[int],
     words: WordPlaces,
@@ -108,14 +112,17 @@ def attended_words(
     """Each line's source words and target words, and what the latter attend to, in the line's
     order; arguments as for `align_parts`."""
     parts = list(itertools.chain.from_iterable(of for _, _, of in lines))
-    weights = iter(forcing.cross_weights(parts, layer))
+    weights = (
+        forcing.aligning_weights(parts) if layer is None else forcing.cross_weights(parts, layer)
+    )
+    by_target_word = _ByTargetWord(vocabularies, balanced=layer is None)
     for (source, target, of), tag_words in zip(lines, tags or [0] * len(lines), strict=True):
         if target is None:
             texts = [part.tgt_text for part in of]
             target = join_translations(texts, of, blanks=blanks)
         of_parts = [next(weights) for _ in of]
         src, tgt = (_Words(text, words) for text in (source, target))
-        rows = _by_target_word(src, tgt, of, of_parts, vocabularies)
+        rows = by_target_word(src, tgt, of, of_parts)
         yield src.texts[tag_words:], tgt.texts, _without_tags(rows, tag_words)
 
 
@@ -125,38 +132,58 @@ def _without_tags(rows: Iterable[AttendedWord], tags: int) -> Iterator[AttendedW
         yield AttendedWord(tgt_word, max(first_src_word - tags, 0), weights[skipped:])
 
 
-def _by_target_word(
-    src: _Words,
-    tgt: _Words,
-    parts: Sequence[Part],
-    weights: Sequence[Float[np.ndarray, "tgt src"]],
-    vocabularies: Vocabularies,
-) -> Iterator[AttendedWord]:
+@dataclasses.dataclass(frozen=True)
+class _ByTargetWord:
     """Each part's target words, in the line's order, with their weights summed over pieces."""
-    for part, part_weights in zip(parts, weights, strict=True):
+
+    vocabularies: Vocabularies
+    balanced: bool
+
+    def __call__(
+        self,
+        src: _Words,
+        tgt: _Words,
+        parts: Sequence[Part],
+        weights: Sequence[Float[np.ndarray, "tgt src"]],
+    ) -> Iterator[AttendedWord]:
+        for part, part_weights in zip(parts, weights, strict=True):
+            src_spans, tgt_spans = self._spans(part)
+            columns = src.of_pieces(part.src_text, src_spans)
+            rows = tgt.of_pieces(part.tgt_text, tgt_spans)
+            # End marks belong to no word.
+            inner = part_weights[: len(rows), : len(columns)][rows >= 0][:, columns >= 0]
+            rows, columns = rows[rows >= 0], columns[columns >= 0]
+            if not inner.size:
+                continue
+            # For the part's words only: a long line's matrix would grow with its square.
+            top, left = int(rows.min()), int(columns.min())
+            sums = np.zeros((int(rows.max()) - top + 1, int(columns.max()) - left + 1))
+            np.add.at(sums, (rows[:, None] - top, columns[None] - left), inner)
+            if self.balanced:
+                sums = _balanced(sums)
+            for tgt_word, of_word in enumerate(sums.tolist(), start=top):
+                yield AttendedWord(tgt_word, left, of_word)
+
+    def _spans(self, part: Part) -> tuple[list[tuple[int, int]], Sequence[tuple[int, int]]]:
+        """The bytes of each piece of both sides; before the source text they are negative."""
+        src, tgt = self.vocabularies.src, self.vocabularies.tgt
         lead = len(part.src_lead.encode())
         src_spans = [
             (begin - lead, end - lead)
-            for begin, end in vocabularies.src.encode_with_spans(part.src_lead + part.src_text)[1]
+            for begin, end in src.encode_with_spans(part.src_lead + part.src_text)[1]
         ]
-        tgt_spans = (
-            vocabularies.tgt.decode_with_spans(part.tgt)[1]
-            if part.tokens_given
-            else vocabularies.tgt.encode_with_spans(part.tgt_text)[1]
-        )
-        columns = src.of_pieces(part.src_text, src_spans)
-        rows = tgt.of_pieces(part.tgt_text, tgt_spans)
-        # End marks belong to no word.
-        inner = part_weights[: len(rows), : len(columns)][rows >= 0][:, columns >= 0]
-        rows, columns = rows[rows >= 0], columns[columns >= 0]
-        if not inner.size:
-            continue
-        # For the part's words only: a long line's matrix would grow with its square.
-        top, left = int(rows.min()), int(columns.min())
-        sums = np.zeros((int(rows.max()) - top + 1, int(columns.max()) - left + 1))
-        np.add.at(sums, (rows[:, None] - top, columns[None] - left), inner)
-        for tgt_word, of_word in enumerate(sums.tolist(), start=top):
-            yield AttendedWord(tgt_word, left, of_word)
+        if part.tokens_given:
+            return src_spans, tgt.decode_with_spans(part.tgt)[1]
+        return src_spans, tgt.encode_with_spans(part.tgt_text)[1]
+
+
+def _balanced(weights: Float[np.ndarray, "tgt src"]) -> Float[np.ndarray, "tgt src"]:
+    """The weights, such that rows sum to 1 and no column to much more than others. A column that
+    gets little stays small."""
+    for _ in range(_ROUNDS):
+        weights = weights / np.maximum(weights.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+        weights = weights / (weights.sum(axis=0) + _ADDED)
+    return weights
 
 
 class _Words:

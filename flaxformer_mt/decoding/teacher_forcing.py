@@ -34,6 +34,8 @@ from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.parallel.mesh import on_mesh, place_batch
 
 LOGITS = 1 << 24  # logits that a device holds at a time: 64 MiB in float32
+# Nats added to a head's entropy: even one that has none counts as much as a few of the others.
+_LEAST_ENTROPY = 0.1
 _AT_ONCE = 1 << 25  # attention weights of a layer that are held: 128 MiB
 
 
@@ -135,6 +137,23 @@ class TeacherForcing:
         if not 0 <= layer < layers:
             raise ValueError(f"layer = {layer}: the decoder has layers 0 to {layers - 1}")
         compute = functools.partial(_mean_weights, self.params, model=self.model, layer=layer)
+        return self._weights(parts, compute)
+
+    def aligning_weights(self, parts: Sequence[Part]) -> Iterator[np.ndarray]:
+        """As `cross_weights`, of all layers, put together such that row i has what token i is the
+        translation of; its last row, of the end mark, has little meaning.
+
+        A row of the upper half of the layers is for the token that the decoder says there, and one
+        of the lower half for the token that it reads (Kobayashi et al., 2020; Chen et al., 2020,
+        arXiv 2004.14837), which is the one that the row before says. A head counts by how sharp its
+        weights are in this sentence.
+        """
+        compute = functools.partial(_aligning_weights, self.params, model=self.model)
+        return self._weights(parts, compute)
+
+    def _weights(
+        self, parts: Sequence[Part], compute: Callable[[Pairs], Array]
+    ) -> Iterator[np.ndarray]:
         # Both sides of a batch have one length.
         ends = itertools.accumulate((max(len(p.src), len(p.tgt)) + 1) ** 2 for p in parts)
         at_once = itertools.groupby(
@@ -296,6 +315,26 @@ def _mean_weights(
 ) -> Float[Array, "rows queries keys"]:
     _, sown = _forward(params, model, pairs, with_attention=True)
     return _layer_weights(sown, model.config, "decoder", "cross_attention")[layer].mean(axis=1)
+
+
+@functools.partial(jax.jit, static_argnames="model")
+def _aligning_weights(
+    params: Mapping[str, Any], pairs: Pairs, *, model: Transformer
+) -> Float[Array, "rows queries keys"]:
+    _, sown = _forward(params, model, pairs, with_attention=True)
+    weights = _layer_weights(sown, model.config, "decoder", "cross_attention")
+
+    entropies = -jax.scipy.special.xlogy(weights, weights).sum(axis=-1)
+    is_token = jnp.arange(weights.shape[-2])[None] < pairs.tgt_lengths[:, None]  # [rows, queries]
+    sums = jnp.where(is_token[None, :, None], entropies, 0).sum(axis=-1)
+    means = sums / jnp.maximum(pairs.tgt_lengths, 1)[None, :, None]  # [layers, rows, heads]
+    sharpness = (_LEAST_ENTROPY + means) ** -2
+
+    by_layer = jnp.einsum("nbh,nbhql->nbql", sharpness, weights)
+    lower = weights.shape[0] // 2
+    read, said = by_layer[:lower].sum(axis=0), by_layer[lower:].sum(axis=0)
+    read = jnp.pad(read[:, 1:], [(0, 0), (0, 1), (0, 0)])
+    return (read + said) / sharpness.sum(axis=(0, 2))[:, None, None]
 
 
 @functools.partial(jax.jit, static_argnames="model")

@@ -52,11 +52,10 @@ from flaxformer_mt.decoding.run.programs import Models, Params, suited
 from flaxformer_mt.decoding.teacher_forcing import Attention, Scored, TeacherForcing
 from flaxformer_mt.decoding.text.kept import marked_vocabularies, units
 from flaxformer_mt.decoding.text.segments import Overlong, Part, Target, cut_pairs, encode, lead_of
-from flaxformer_mt.decoding.text.translation import Joiner, Translation
+from flaxformer_mt.decoding.text.translation import Hypothesis, Joiner, Translation
 from flaxformer_mt.files.reading import read_file
 from flaxformer_mt.model.embedding import softmax_table, table_rows
 from flaxformer_mt.model.parameters import count, count_by_formula
-from flaxformer_mt.model.stacks import aligning_layer
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.parallel.mesh import local_mesh, whole_on
 from flaxformer_mt.parsing.linearization import escaped
@@ -154,7 +153,7 @@ class Translator:
         self.tag = ""  # before every line, given by `with_tag`
         self._own_languages = src_lang, tgt_lang
         self.symbols = tuple(symbols)
-        self._takes_whole_lines = False
+        self.takes_whole_lines = False
         placed = [(whole_on(tree, self.mesh), _for_search(member)) for tree, member in others]
         self._ensemble = _Ensemble(((self.params, self.model), *placed), self.mesh)
         self.max_length = min(member.config.max_length for _, member in self.members)
@@ -309,7 +308,7 @@ class Translator:
         """The same model, which translates and scores a line of several sentences as it is,
         whatever its training text was."""
         other = copy.copy(self)
-        other._takes_whole_lines = True
+        other.takes_whole_lines = True
         return other
 
     @property
@@ -320,7 +319,7 @@ class Translator:
     @property
     def together(self) -> int | None:
         """The most sentences that a line may have to be translated as a whole; None: any number."""
-        return None if self._takes_whole_lines else self._known_together
+        return None if self.takes_whole_lines else self._known_together
 
     @property
     def _known_together(self) -> int | None:
@@ -617,9 +616,9 @@ class Translator:
     ) -> list[Alignment]:
         """The source word of each translation's words, by the decoder's attention, in order.
 
-        `layer` counts from 0 (default: the last but one; of two the last). Translations are as in
-        `score`. Raises OverlongError, TargetError, DecodingError, and ValueError for an unknown
-        layer.
+        `layer`, from 0, is the one whose attention decides (default: all layers). Translations are
+        as in `score`. Raises OverlongError, TargetError, DecodingError, and ValueError for an
+        unknown layer.
         """
         forcing = self._forcing("alignments need")
         given = arguments.pairs(pairs)
@@ -636,6 +635,11 @@ class Translator:
         alignments = self._aligned(forcing, marked, checked, layer=layer)
         return list(map(unmarked, alignments, sources, targets))
 
+    def target_of(self, output: Hypothesis | Translation) -> Target:
+        """What `align` takes of an output of `translate`: its tokens, or its text if that has more,
+        kept from the source."""
+        return output.text if self._keeps else output.tokens
+
     def _attended_units(
         self, pairs: Sequence[tuple[str, Target]]
     ) -> Iterator[Iterable[AttendedWord]]:
@@ -648,7 +652,6 @@ class Translator:
             forcing,
             self._reading,
             lines,
-            layer=aligning_layer(self.model.config),
             blanks=has_blanks_between_sentences(self.tgt_lang),
             tags=tags,
             words=units,
@@ -669,7 +672,7 @@ class Translator:
             forcing,
             self._reading,
             lines,
-            layer=aligning_layer(self.model.config) if layer is None else layer,
+            layer=layer,
             blanks=has_blanks_between_sentences(self.tgt_lang),
             tags=tags,
         )

@@ -32,10 +32,13 @@ class Derivation(NamedTuple):
     shown: tuple[Combination, ...]
 
 
-def derivations(split: Split, size: int, seed: int = 0) -> Iterator[Derivation]:
-    """`size` derivations of a split, lazily; a longer stream begins with the shorter one."""
+def derivations(
+    split: Split, size: int, seed: int = 0, *, sampled_by: type[SentenceSampler] = SentenceSampler
+) -> Iterator[Derivation]:
+    """`size` derivations of a split, lazily; a longer stream begins with the shorter one. A
+    subclass of the sampler may mark the words of phrases, if it changes no choice."""
     digest = hashlib.blake2b(f"{split}|{seed}".encode(), digest_size=8).digest()
-    sampler = SentenceSampler(random.Random(int.from_bytes(digest, "big")), split)
+    sampler = sampled_by(random.Random(int.from_bytes(digest, "big")), split)
     split_of = assignments()
     while size > 0:
         sentence = sampler.sentence()

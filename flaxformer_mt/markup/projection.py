@@ -151,26 +151,30 @@ class _Level:
         """The target spans of the children."""
         if self._onto.is_point:
             return [self._onto] * len(self._children)
-        wide = {number: child for number, child in enumerate(self._children) if not child.is_point}
-        for number, child in wide.items():
-            self._owners |= dict.fromkeys(range(child.start, child.end), number)
-
-        runs = self._best_runs()
-        for number, child in wide.items():
-            if child == self._outer:
-                self._place(number, self._onto)
-            elif number in runs:
-                self._place(number, runs[number])
-        left, right = self._nearest()
-        for number in [number for number in wide if number not in self._placed]:
-            self._place(number, self._without_counterpart(wide[number], left, right))
-
+        self._place_words()
         left, right = self._nearest()
         for number, child in enumerate(self._children):
             if child.is_point:
                 gap = self._gap(child.start, left, right)
                 self._place(number, Span(gap, gap))
         return [self._placed[number] for number in range(len(self._children))]
+
+    def _place_words(self) -> None:
+        """Places the children that have words: those with counterparts first."""
+        wide = {number: child for number, child in enumerate(self._children) if not child.is_point}
+        for number, child in wide.items():
+            self._owners |= dict.fromkeys(range(child.start, child.end), number)
+        runs = self._best_runs()
+        for number, child in wide.items():
+            if child == self._outer:
+                self._place(number, self._onto)
+            elif number in runs:
+                self._place(number, runs[number])
+
+        left, right = self._nearest()
+        for number in wide:
+            if number not in self._placed:
+                self._place(number, self._without_counterpart(wide[number], left, right))
 
     def _place(self, number: int, span: Span) -> None:
         self._placed[number] = span

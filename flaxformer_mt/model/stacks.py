@@ -91,10 +91,9 @@ class Decoder(nn.Module):
 
 
 def aligning_layer(config: ModelConfig) -> int:
-    """The decoder's last layer but one, from 0, whose attention over the source aligns words best
-    (Garg et al., 2019). Of two layers it's the last: the first hasn't read enough of the output."""
-    layers = config.decoder_layers
-    return layers - 2 if layers > 2 else layers - 1
+    """The decoder's last layer but one, from 0 (or its only one): its attention over the source
+    aligns words best (Garg et al., 2019)."""
+    return max(config.decoder_layers - 2, 0)
 
 
 def layer_name(index: int) -> str:

@@ -12,16 +12,21 @@ from starlette.responses import Response
 
 from flaxformer_mt import __version__
 from flaxformer_mt.config.languages import has_blanks_between_sentences
+from flaxformer_mt.decoding.aligned_text import joined_and_aligned
+from flaxformer_mt.decoding.alignment import Alignment
+from flaxformer_mt.decoding.text.coded_sentences import CodedSentences
+from flaxformer_mt.markup.document import Document
+from flaxformer_mt.markup.placing import placed
 from flaxformer_mt.serving.engine import Attended, Translated
 from flaxformer_mt.serving.requests import (
     JSON,
     AttentionRequest,
     Kind,
+    LibreTranslateRequest,
     Reader,
     TranslateRequest,
     TranslateTask,
 )
-from flaxformer_mt.serving.sentences import CodedSentences
 from flaxformer_mt.serving.settings import ServedModel, confidence, language_name
 
 _DECIMALS = 4  # of attention weights, as many as a picture can show
@@ -133,23 +138,36 @@ def translations(
 ) -> TranslateAnswer | LibreTranslateAnswer:
     """The answer in the request's form; `translated` has the sentences of each text."""
     pairs = list(zip(task.texts, translated, strict=True))
+    blanks = has_blanks_between_sentences(task.direction[1])
+    answered = _documents(task, pairs) if task.documents else [_Whole(*pair) for pair in pairs]
     form = task.form
-    src_lang, tgt_lang = task.direction
-    blanks = has_blanks_between_sentences(tgt_lang)
-    if isinstance(form, TranslateRequest):
-        return TranslateAnswer(
-            translations=[_translation(form, text, sentences, blanks) for text, sentences in pairs]
-        )
+    if isinstance(form, LibreTranslateRequest):
+        return _libre_answer(form, task, answered, blanks)
+    return TranslateAnswer(
+        translations=[
+            TranslationAnswer(
+                text=text.ranked(0, blanks),
+                sentences=[_sentence(form, sentence) for sentence in text.sentences],
+            )
+            for text in answered
+        ]
+    )
 
+
+def _libre_answer(
+    form: LibreTranslateRequest,
+    task: TranslateTask,
+    answered: "Sequence[_Whole | _InHtml]",
+    blanks: bool,
+) -> LibreTranslateAnswer:
     ranked = [
-        [_joined(text, sentences, rank, blanks) for rank in range(task.n_best)]
-        for text, sentences in pairs
+        [text.ranked(rank, blanks) for rank in range(task.n_best)] for text in answered
     ]  # by text, best first
     lists: dict[str, list[Any]] = {"translatedText": [texts[0] for texts in ranked]}
     if form.alternatives:
         lists["alternatives"] = [_alternatives(texts) for texts in ranked]
     if form.source == "auto":
-        lists["detectedLanguage"] = [_detected(text, src_lang) for text in form.given]
+        lists["detectedLanguage"] = [_detected(text, task.direction[0]) for text in form.given]
     if isinstance(form.q, str):
         return LibreTranslateAnswer(**{field: answers[0] for field, answers in lists.items()})
     return LibreTranslateAnswer(**lists)
@@ -160,13 +178,58 @@ def _alternatives(ranked: Sequence[str]) -> list[str]:
     return [text for text in dict.fromkeys(ranked) if text != ranked[0]]
 
 
-def _translation(
-    form: TranslateRequest, text: CodedSentences, sentences: Sequence[Translated], blanks: bool
-) -> TranslationAnswer:
-    return TranslationAnswer(
-        text=_joined(text, sentences, 0, blanks),
-        sentences=[_sentence(form, sentence) for sentence in sentences],
-    )
+@dataclasses.dataclass(frozen=True)
+class _Whole:
+    """A text of a request and its translated sentences."""
+
+    text: CodedSentences
+    sentences: Sequence[Translated]
+
+    def ranked(self, rank: int, blanks: bool) -> str:
+        """The n-th alternative joins each sentence's n-th, or its last; `blanks` is whether the
+        target language has blanks between sentences."""
+        return self.text.translated(self.outputs(rank), blanks=blanks)
+
+    def outputs(self, rank: int) -> list[str]:
+        ranked = [sentence.translation.hypotheses for sentence in self.sentences]
+        return [hypotheses[min(rank, len(hypotheses) - 1)].text for hypotheses in ranked]
+
+
+@dataclasses.dataclass(frozen=True)
+class _InHtml:
+    """A text of a request in HTML, and the translated sentences of its segments."""
+
+    document: Document
+    texts: Sequence[_Whole]
+
+    @property
+    def sentences(self) -> list[Translated]:
+        return [sentence for text in self.texts for sentence in text.sentences]
+
+    def ranked(self, rank: int, blanks: bool) -> str:
+        """As that of the text."""
+        contents = []
+        for segment, whole in zip(self.document.segments, self.texts, strict=True):
+            alignments = [_aligned(sentence, rank) for sentence in whole.sentences]
+            joined = joined_and_aligned(whole.text, whole.outputs(rank), alignments, blanks=blanks)
+            contents.append(placed(segment, *joined))
+        return self.document.joined(contents)
+
+
+def _aligned(sentence: Translated, rank: int) -> Alignment | None:
+    """The alignment of a sentence's n-th translation, or its last, if there is any."""
+    last = min(len(sentence.translation.hypotheses), len(sentence.alignments)) - 1
+    return sentence.alignments[min(rank, last)] if last >= 0 else None
+
+
+def _documents(
+    task: TranslateTask, pairs: Sequence[tuple[CodedSentences, Sequence[Translated]]]
+) -> list[_InHtml]:
+    texts = iter(pairs)
+    return [
+        _InHtml(document, [_Whole(*next(texts)) for _ in document.segments])
+        for document in task.documents
+    ]
 
 
 def _sentence(form: TranslateRequest, translated: Translated) -> SentenceAnswer:
@@ -193,14 +256,6 @@ def _sentence(form: TranslateRequest, translated: Translated) -> SentenceAnswer:
     if translated.sentence.code:
         sentence.code = translated.sentence.code
     return sentence
-
-
-def _joined(text: CodedSentences, sentences: Sequence[Translated], rank: int, blanks: bool) -> str:
-    """The n-th alternative joins each sentence's n-th, or its last; `blanks` is whether the target
-    language has blanks between sentences."""
-    ranked = [sentence.translation.hypotheses for sentence in sentences]
-    texts = [hypotheses[min(rank, len(hypotheses) - 1)].text for hypotheses in ranked]
-    return text.translated(texts, blanks=blanks)
 
 
 def detected(text: str, model: ServedModel) -> list[Detected]:

@@ -194,6 +194,8 @@ class App:
         if self.service.settings.log == "text":
             self.service.say(f"translate {[text.texts for text in task.texts]!r}")
         translated = await self.service.within_limits(request, self.service.translate(task))
+        if task.documents:  # whose tags take a while to place
+            return await asyncio.to_thread(answers.translations, task, translated)
         return answers.translations(task, translated)
 
     async def _detect(self, request: Request, payload: Mapping[str, Any], kind: str) -> Any:

@@ -22,9 +22,11 @@ from pydantic import (
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 
+from flaxformer_mt.decoding.text.coded_sentences import CodedSentences, coded_sentences
 from flaxformer_mt.errors import nearest
+from flaxformer_mt.markup.document import Document, MarkupError
+from flaxformer_mt.markup.html import read_html_or_text
 from flaxformer_mt.serving.access import Refusal, bad_request, shown, too_large
-from flaxformer_mt.serving.sentences import CodedSentences, coded_sentences
 from flaxformer_mt.serving.settings import ServedModel, ServerSettings
 
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
@@ -39,7 +41,6 @@ _MOST_FIELDS = 100  # of a form
 _MOST_HEAD_BYTES = 1000  # of a field's head in a multipart form
 _PLAIN_CODING = ("7bit", "8bit", "binary")
 KEEP = "URLs, e-mail addresses, placeholders and emoji stay as they are"
-_MARKUP = re.compile("[<&]")
 _ALIASES = {"zh-hans": "zh", "zh-cn": "zh", "zh-hant": "zt", "zh-tw": "zt", "pt-br": "pb"}
 _TOO_LARGE = {"string_too_long", "too_long"}
 _CLEARER = {"missing": "is missing", "string_pattern_mismatch": "must not be blank"}
@@ -107,27 +108,12 @@ def _nullable(schema: dict[str, Any], others: Sequence[str]) -> None:
     properties |= {name: {"type": "null"} for name in others}
 
 
-# Schemas leave "html" out, since they can't say that it depends on the text.
-_Format = Annotated[
-    Literal["text", "html", ""] | None,
-    Field(
-        description="`html` is accepted for a text with neither < nor &, which is then plain text",
-        json_schema_extra=lambda schema: _without_html(schema),
-    ),
-]
-
-
-def _without_html(schema: dict[str, Any]) -> None:
-    schema.pop("anyOf", None)
-    schema["enum"] = ["text", "", None]
-
-
 # For mypy: types of all fields. Reader adds the server's bounds to some of them.
 
 
 class TranslateRequest(_Body):
     model_config = ConfigDict(
-        json_schema_extra=lambda schema: _nullable(schema, ("q", "format", "alternatives"))
+        json_schema_extra=lambda schema: _nullable(schema, ("q", "alternatives"))
     )
     text: str | list[str]
     n_best: int = 1
@@ -141,6 +127,9 @@ class TranslateRequest(_Body):
     )
     forbid: list[_Phrase] = Field(
         default=[], max_length=20, description="phrases that no translation may contain"
+    )
+    format: Literal["text", "html"] = Field(
+        default="text", description="`html`: tags stay with their words"
     )
     source: str
     target: str
@@ -159,7 +148,9 @@ class LibreTranslateRequest(_Body):
     q: str | list[str]
     source: str
     target: str
-    format: _Format = "text"
+    format: Literal["text", "html", ""] = Field(
+        default="text", description="`html`: tags stay with their words"
+    )
     alternatives: _Count = Field(
         default=0, description="how many more translations; there may be fewer"
     )
@@ -199,6 +190,18 @@ class TranslateTask:
     n_best: int  # of the request, but at most the beam's size
     direction: tuple[str, str]  # the source language and the target language
     keep: bool = True
+    documents: tuple[Document, ...] = ()  # HTML: their segments are the `texts`
+
+    @property
+    def aligned(self) -> list[int]:
+        """How many of each text's translations need alignments."""
+        if self.form.alignment or not self.documents:
+            return [self.n_best * self.form.alignment] * len(self.texts)
+        return [
+            self.n_best * segment.needs_alignment
+            for document in self.documents
+            for segment in document.segments
+        ]
 
 
 class Reader:
@@ -263,25 +266,30 @@ class Reader:
             raise bad_request("this server takes neither 'terms' nor 'forbid' (--no-constraints)")
 
         direction = self._direction(form)
-        texts = form.given if ours else _libre_texts(form, kind)
+        texts = _given_texts(form, kind)
         _at_most(sum(map(len, texts)), self.settings.max_characters, "characters")
-        keep = form.keep if ours else self.settings.keep
-        split_texts = tuple(
-            coded_sentences(
-                text,
-                direction[0],
-                at_marks=form.sentences,
-                codes=self.model.codes,
-                code=self.model.tag_of(direction),
-                together=self.model.together,
-                keep=keep,
-            )
-            for text in texts
-        )
+        keep = _keeps(form, self.settings)
+        documents = _documents(texts) if form.format == "html" else ()
+        if documents:
+            texts = [segment.text for document in documents for segment in document.segments]
+        split_texts = tuple(self._split(text, direction, keep, form.sentences) for text in texts)
         sentence_count = sum(len(text.texts) for text in split_texts)
         _at_most(sentence_count, self.settings.max_sentences, "sentences")
         n_best = min(form.n_best, self.most_hypotheses)
-        return TranslateTask(form, split_texts, n_best, direction, keep)
+        return TranslateTask(form, split_texts, n_best, direction, keep, documents)
+
+    def _split(
+        self, text: str, direction: tuple[str, str], keep: bool, at_marks: bool
+    ) -> CodedSentences:
+        return coded_sentences(
+            text,
+            direction[0],
+            at_marks=at_marks,
+            codes=self.model.codes,
+            code=self.model.tag_of(direction),
+            together=self.model.together,
+            keep=keep,
+        )
 
     def _direction(self, form: TranslateRequest | LibreTranslateRequest) -> tuple[str, str]:
         """The direction that a request asks for. Where it leaves a language open, the model's first
@@ -312,14 +320,23 @@ class Reader:
         return form
 
 
-def _libre_texts(form: LibreTranslateRequest, kind: str) -> list[str]:
-    """The texts of LibreTranslate's form. Raises Refusal for markup."""
-    if form.format == "html" and any(_MARKUP.search(text) for text in form.given):
-        raise bad_request("'format' should be 'text': HTML's < and & are not translated")
-    if kind != FORM:
+def _keeps(form: TranslateRequest | LibreTranslateRequest, settings: ServerSettings) -> bool:
+    return form.keep if isinstance(form, TranslateRequest) else settings.keep
+
+
+def _given_texts(form: TranslateRequest | LibreTranslateRequest, kind: str) -> list[str]:
+    if kind != FORM or isinstance(form, TranslateRequest):
         return form.given
     # A form has CRLF for every line break.
     return [text.replace("\r\n", "\n") for text in form.given]
+
+
+def _documents(texts: Sequence[str]) -> tuple[Document, ...]:
+    """The texts as HTML. Raises Refusal."""
+    try:
+        return tuple(map(read_html_or_text, texts))
+    except MarkupError as error:
+        raise bad_request(str(error)) from error
 
 
 def _given(payload: Mapping[str, Any], kind: str) -> Mapping[str, Any]:

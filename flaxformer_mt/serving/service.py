@@ -120,11 +120,10 @@ class Service:
 
     async def translate(self, task: TranslateTask) -> list[list[Translated]]:
         form = task.form
-        aligned = task.n_best if form.alignment else 0
         languages = None if task.direction == self.model.first else task.direction
         sentences = [
             QueuedSentence(sentence, aligned, code, languages)
-            for text in task.texts
+            for text, aligned in zip(task.texts, task.aligned, strict=True)
             for sentence, code in zip(text.texts, text.codes, strict=True)
         ]
         key = self.engine.key_of(task.n_best, form.terms, form.forbid, keep=task.keep)

@@ -99,3 +99,11 @@ def test_evaluate_says_what_it_keeps(run, workdir, tmp_path):
     for name, keeps in (("plain", False), ("kept", True)):
         scores = json.loads((tmp_path / "scores" / f"{name}.json").read_text())
         assert scores["keep"] == scores["copy_unknown"] == keeps
+
+
+def test_documents_keep_what_must_stay(translate, tmp_path):
+    (tmp_path / "in.html").write_text("<p>the <b>cat</b> sees <i>{name}</i> at https://e.x/?a=1 .")
+    done = translate("--keep", "--format", "html", "--input", tmp_path / "in.html")
+    assert done.status == 0, done.errors
+    assert "<i>{name}</i>" in done.output
+    assert done.output.count("https://e.x/?a=1") == 1

@@ -15,7 +15,6 @@ from flaxformer_mt.decoding.errors import OverlongError
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
 from flaxformer_mt.decoding.text.segments import Part, source_pieces
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.model.stacks import aligning_layer
 from flaxformer_mt.model.transformer import Transformer
 from tests.decoding.examples import forcing
 from tests.decoding.runs import LINES, LONG, PAIRS, parameters
@@ -30,7 +29,7 @@ def word_numbers(pieces) -> list[int]:
 
 
 def test_pieces_are_summed_to_words_and_the_largest_is_taken(translator):
-    for (source, target), aligned in zip(PAIRS, translator.align(PAIRS), strict=True):
+    for (source, target), aligned in zip(PAIRS, translator.align(PAIRS, layer=0), strict=True):
         attention = translator.attend(source, target)
         weights = attention.cross[0].mean(axis=0)[:-1, :-1]
         src, tgt = word_numbers(attention.src_pieces[:-1]), word_numbers(attention.tgt_pieces[:-1])
@@ -47,30 +46,54 @@ def test_pieces_are_summed_to_words_and_the_largest_is_taken(translator):
         assert str(aligned) == " ".join(f"{a}-{b}" for a, b in sorted(aligned.links))
 
 
-def test_the_layer(translator):
-    two, three = (
-        dataclasses.replace(translator.model.config, decoder_layers=layers) for layers in (2, 3)
-    )
+@pytest.fixture(scope="module")
+def deep(translator):
+    """A model of three layers."""
+    three = dataclasses.replace(translator.model.config, decoder_layers=3)
     model = Transformer(three, 60, 60)
-    assert aligning_layer(three) == aligning_layer(two) == 1
-    assert aligning_layer(translator.model.config) == 0
-    deep = Translator(parameters(model, 3), model, translator.vocabularies, translator.config)
+    return Translator(parameters(model, 3), model, translator.vocabularies, translator.config)
+
+
+def test_one_layer_may_decide(deep):
     by_layer = [deep.align(PAIRS, layer=layer) for layer in range(3)]
-    assert deep.align(PAIRS) == by_layer[1] != by_layer[0]
+    assert by_layer[1] != by_layer[0] and deep.align(PAIRS) not in by_layer
     with pytest.raises(ValueError, match="the decoder has layers 0 to 2"):
         deep.align(PAIRS, layer=3)
+
+
+def test_all_layers_decide_by_their_sharpness(deep):
+    """The lower layers' rows belong to the token before, and sharp heads count more."""
+    parts = [part for (part,) in deep._cut_pairs(PAIRS, "refuse")]
+    forced = deep._forcing("weights need").aligning_weights(parts)
+    for (source, target), weights in zip(PAIRS, forced, strict=True):
+        cross = deep.attend(source, target).cross.astype(np.float64)
+        entropies = -(cross * np.log(cross)).sum(axis=-1).mean(axis=-1)
+        sharpness = (0.1 + entropies) ** -2
+        heads = sharpness[:, :, None, None] * cross
+        # Of three layers, the first is the lower half.
+        expected = heads[0, :, 1:].sum(axis=0) + heads[1:, :, :-1].sum(axis=(0, 1))
+        assert weights[:-1] == pytest.approx(expected / sharpness.sum(), abs=1e-5)
+
+
+def test_a_word_that_all_attend_to_does_not_get_all():
+    """Balanced weights: what is most of a column counts more than what is most of a row."""
+    weights = np.array([[0.4, 0.0, 0.6], [0.0, 0.4, 0.6], [0.1, 0.1, 0.8]])
+    assert weights.argmax(axis=1).tolist() == [2, 2, 2]
+    balanced = alignment._balanced(weights)
+    assert balanced.argmax(axis=1).tolist() == [0, 1, 2]
+    assert np.isfinite(alignment._balanced(np.zeros((2, 3)))).all()
 
 
 @pytest.fixture
 def diagonal(monkeypatch):
     """Piece n of a translation attends to piece n of its source, and to the last after that."""
 
-    def weights(self, parts, layer):
+    def weights(self, parts):
         for part in parts:
             rows, columns = len(part.tgt) + 1, len(part.src) + 1
             yield np.eye(columns)[np.minimum(np.arange(rows), columns - 1)]
 
-    monkeypatch.setattr(TeacherForcing, "cross_weights", weights)
+    monkeypatch.setattr(TeacherForcing, "aligning_weights", weights)
 
 
 def test_words_of_characters_of_several_bytes_and_odd_blanks(translator, diagonal):
@@ -162,7 +185,7 @@ def test_a_document_in_one_line_needs_no_matrix_of_its_words(translator, diagona
     line = " ".join([text] * count)
     both = dataclasses.replace(translator.vocabularies, tgt=translator.vocabularies.src)
     forced = forcing(translator.model, translator.params)
-    (aligned,) = alignment.align_parts(forced, both, [(line, line, [part] * count)], layer=0)
+    (aligned,) = alignment.align_parts(forced, both, [(line, line, [part] * count)])
     assert aligned.links == tuple((word, word) for word in range(8 * count))
 
 

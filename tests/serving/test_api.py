@@ -141,6 +141,61 @@ def test_libre_one_and_several_with_alternatives_and_detection(server):
     }
 
 
+HTML = {"source": "en", "target": "de", "format": "html"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<p class=x>the <b>old</b> dog</p>", "<p class=x>DOG <b>OLD</b> THE</p>"),
+        ("the <b>old</b> dog. It <i>barks</i>", "DOG. <b>OLD</b> THE <i>BARKS</i> IT"),
+        ("<p>a b</p><pre>a  b</pre><!-- a -->", "<p>B A</p><pre>a  b</pre><!-- a -->"),
+        ('a <img alt="x y"> b', 'B A <img alt="Y X">'),
+        ("R&amp;D &lt;b> now", "NOW &lt;B&gt; R&amp;D"),
+        # Plain text, which most clients send as HTML.
+        ("a b\nc d\n\n R&D 1 < 2", "B A\nD C\n\n 2 &lt; 1 R&D"),
+        ("", ""),
+        ("<br>", "<br>"),
+    ],
+)
+def test_libre_html(server, text, expected):
+    assert server.post("/translate", HTML | {"q": text}) == (200, {"translatedText": expected})
+    ours = server.post("/translate", {"format": "html", "text": ["x", text]})[1]["translations"]
+    assert [translation["text"] for translation in ours] == ["X", expected]
+
+
+def test_alternatives_and_alignments_of_html(server):
+    payload = HTML | {"q": ["a <b>c</b>", "<p>d"], "alternatives": 1}
+    assert server.post("/translate", payload)[1] == {
+        "translatedText": ["<b>C</b> A", "<p>D"],
+        "alternatives": [["<b>C</b> A 1"], ["<p>D 1"]],
+    }
+    payload = {"format": "html", "text": "<p>a <b>c</b><p>d", "alignment": True}
+    (translation,) = server.post("/translate", payload)[1]["translations"]
+    assert [sentence["source"] for sentence in translation["sentences"]] == ["a c", "d"]
+    assert translation["sentences"][0]["hypotheses"][0]["alignment"]["links"] == [[0, 1], [1, 0]]
+
+
+def test_html_too_deep_is_refused(server):
+    text = "<b>" * 101 + "x" + "</b>" * 101
+    status, answer = server.post("/translate", HTML | {"q": text})
+    message = "line 1: more than 100 inline elements are within one another"
+    assert (status, answer) == (400, {"error": message})
+
+
+def test_html_has_no_alignments_unless_asked(server):
+    (translation,) = server.post("/translate", {"format": "html", "text": "a <b>c</b>"})[1][
+        "translations"
+    ]
+    assert "alignment" not in translation["sentences"][0]["hypotheses"][0]
+
+
+def test_html_too_long_to_be_aligned_keeps_its_tags(server):
+    text = "<p>" + "a " * 50 + "<b>unalignable</b> b"
+    status, answer = server.post("/translate", HTML | {"q": text})
+    assert status == 200 and answer["translatedText"].count("<b>") == 1
+
+
 def test_libre_form(server):
     body = urllib.parse.urlencode(
         {"q": "grün ist it", "source": "en", "target": "de", "alternatives": "1", "api_key": ""}

@@ -1,4 +1,4 @@
-"""A request's text as sentences that the model takes, each with its language code."""
+"""A text as sentences that the model takes, each with its language code."""
 
 import dataclasses
 import itertools

@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given, strategies as st
 
+from flaxformer_mt.decoding.text.coded_sentences import LONGEST, coded_sentences
 from flaxformer_mt.keeping.spans import kept_spans
 from flaxformer_mt.sentences import split_sentences
-from flaxformer_mt.serving.sentences import LONGEST, coded_sentences
 
 PARTS = [*"aB3 .!?…,\"'”)(。！」\t\xa0\u3000\n\u2028", "Dr", " é", "long " * 100]
 CODES = frozenset({">>fra<<", ">>deu<<"})

@@ -1,0 +1,214 @@
+"""HTML as a document: which of it is text, what is inline, and what stays as it is."""
+
+import dataclasses
+import html
+from collections import Counter
+from collections.abc import Collection, Iterator
+from typing import Literal
+
+from flaxformer_mt.markup.document import LARGEST, Document, MarkupError, Segment
+from flaxformer_mt.markup.segments import Assembler, has_text
+from flaxformer_mt.markup.tags import RAW_TEXT, WITHOUT_TAGS, Attribute, Token, tokens
+
+# Elements that part texts; all others are inline, as they are in browsers.
+_BLOCKS = frozenset(
+    "address article aside base blockquote body button caption center col colgroup datalist dd "
+    "details dialog dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 "
+    "h4 h5 h6 head header hgroup hr html legend li link listing main map menu meta nav noframes "
+    "noscript ol optgroup option p plaintext pre search section select source summary table tbody "
+    "td template tfoot th thead title tr track ul xmp".split()
+)
+_VOID = frozenset(
+    "area base basefont bgsound br col embed frame hr img input keygen link meta param source "
+    "track wbr".split()
+)
+KEPT = frozenset(
+    "code kbd listing math plaintext pre samp script style svg textarea tt var xmp".split()
+) | (RAW_TEXT - {"noframes"})
+TRANSLATED_ATTRIBUTES = frozenset({"alt", "title", "placeholder", "aria-label"})
+_LONGEST_ENTITY = 40  # characters
+_DESCRIPTIONS = frozenset({"description"})
+# The start tags before which an element ends without an end tag.
+_ENDED_BY = {
+    "li": frozenset({"li"}),
+    "dt": frozenset({"dt", "dd"}),
+    "dd": frozenset({"dt", "dd"}),
+    "option": frozenset({"option", "optgroup"}),
+    "optgroup": frozenset({"optgroup"}),
+    "td": frozenset({"td", "th", "tr", "tbody", "tfoot"}),
+    "th": frozenset({"td", "th", "tr", "tbody", "tfoot"}),
+    "tr": frozenset({"tr", "tbody", "tfoot"}),
+    "p": _BLOCKS - {"base", "link", "meta", "noscript", "option", "source", "template", "track"},
+}
+
+
+def read_html(text: str, *, keep: Collection[str] = ()) -> Document:
+    """The document of a page or a part of one; elements with the names in `keep` aren't
+    translated, and neither are those in KEPT, nor those with `translate="no"` or the class
+    `notranslate`.
+
+    Raises MarkupError for a document that is too large, or has too many inline elements within one
+    another.
+    """
+    if len(text) > LARGEST:
+        raise MarkupError(f"{len(text):,} characters; a document has at most {LARGEST:,}")
+    reader = _HtmlReader(text, KEPT.union(name.lower() for name in keep))
+    token = Token("text", 0, 0)
+    try:
+        for token in tokens(text):
+            reader.read(token)
+        return reader.assembler.document()
+    except MarkupError as error:
+        line = text.count("\n", 0, token.start) + 1
+        raise MarkupError(error.reason, line) from error
+
+
+def read_html_or_text(text: str) -> Document:
+    """As `read_html`, but a text that has neither tags nor entities is one segment as it stands,
+    line breaks and all: programs send plain text as HTML. Raises MarkupError."""
+    if all(token.kind == "text" for token in tokens(text)) and html.unescape(text) == text:
+        return Document((0,), (Segment(text, plain=True),))
+    return read_html(text)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Element:
+    """An open element, and whether its content is translated: if not, whether it is inline."""
+
+    name: str
+    kept: Literal["", "inline", "block"] = ""
+
+
+class _HtmlReader:
+    def __init__(self, text: str, keep: frozenset[str]) -> None:
+        self.assembler = Assembler(one_by_one=frozenset({"a"}))
+        self._text, self._keep_names = text, keep
+        self._open: list[_Element] = []
+        self._open_names: Counter[str] = Counter()
+
+    def read(self, token: Token) -> None:
+        raw = self._text[token.start : token.end]
+        if token.kind == "start":
+            self._start(token, raw)
+        elif token.kind == "end":
+            self._end(token, raw)
+        elif self._kept:
+            self._keep(raw, self._kept)
+        elif token.kind == "text":
+            self.assembler.text(_meanings(raw))
+        else:
+            self.assembler.point((raw,))
+
+    @property
+    def _kept(self) -> Literal["", "inline", "block"]:
+        return self._open[-1].kept if self._open else ""
+
+    def _start(self, token: Token, raw: str) -> None:
+        name = token.name
+        while self._open and name in _ENDED_BY.get(self._open[-1].name, ()):
+            self._pop()
+        kept: Literal["", "inline", "block"] = ""
+        if self._is_kept(token):
+            kept = self._kept or ("block" if name in _BLOCKS else "inline")
+        is_empty = name in _VOID or (raw.endswith("/>") and name not in WITHOUT_TAGS)
+        if not is_empty:
+            self._open.append(_Element(name, kept))
+            self._open_names[name] += 1
+
+        if kept:
+            self._keep(raw, kept)
+        elif name in _BLOCKS:
+            self.assembler.block(tuple(self._translated(token)))
+        elif is_empty:
+            self.assembler.point(tuple(self._translated(token)), parts_words=name == "br")
+        else:
+            self.assembler.opening(name, tuple(self._translated(token)))
+
+    def _end(self, token: Token, raw: str) -> None:
+        name = token.name
+        kept = self._kept
+        if self._open_names[name]:
+            while (element := self._pop()).name != name:
+                pass
+            kept = element.kept
+        if kept:
+            self._keep(raw, kept)
+        elif name in _BLOCKS:
+            self.assembler.block((raw,))
+        elif name == "br":  # which browsers read as a start tag
+            self.assembler.point((raw,), parts_words=True)
+        else:
+            self.assembler.closing(name, (raw,))
+
+    def _pop(self) -> _Element:
+        element = self._open.pop()
+        self._open_names[element.name] -= 1
+        return element
+
+    def _keep(self, raw: str, kept: Literal["inline", "block"]) -> None:
+        if kept == "block":
+            self.assembler.block((raw,))
+        else:
+            self.assembler.kept(raw)
+
+    def _is_kept(self, token: Token) -> bool:
+        """Whether the content of the element that begins isn't translated."""
+        if token.name in self._keep_names:
+            return True
+        values = {attribute.name: attribute for attribute in reversed(token.attributes)}
+        translate = self._value(values.get("translate"))
+        classes = self._value(values.get("class")) or ""
+        if "notranslate" in classes.split():
+            return True
+        if translate is not None and translate.lower() in ("no", "yes", ""):
+            return translate.lower() == "no"
+        return self._kept != ""
+
+    def _value(self, attribute: Attribute | None) -> str | None:
+        if attribute is None:
+            return None
+        if attribute.start < 0:
+            return ""
+        return html.unescape(self._text[attribute.start : attribute.end])
+
+    def _translated(self, token: Token) -> Iterator[str | int]:
+        """A start tag with its attributes to translate."""
+        place = token.start
+        for attribute in token.attributes:
+            if not self._is_translated(attribute, token):
+                continue
+            value = self._value(attribute) or ""
+            if not has_text(value):
+                continue
+            # A value without quotation marks may get blanks.
+            yield self._text[place : attribute.start] + ('"' if not attribute.quote else "")
+            yield from self.assembler.value(value, attribute.quote or '"')
+            if not attribute.quote:
+                yield '"'
+            place = attribute.end
+        yield self._text[place : token.end]
+
+    def _is_translated(self, attribute: Attribute, token: Token) -> bool:
+        if attribute.start < 0:
+            return False
+        if token.name == "meta" and attribute.name == "content":
+            named = {other.name: self._value(other) for other in token.attributes}
+            return (named.get("name") or "").lower() in _DESCRIPTIONS
+        return attribute.name in TRANSLATED_ATTRIBUTES
+
+
+def _meanings(raw: str) -> Iterator[tuple[str, str]]:
+    """Text as it is written and what it means, entity by entity."""
+    first, *others = raw.split("&")
+    if first:
+        yield first, first
+    for other in others:
+        entity, semicolon, rest = other.partition(";")
+        written = f"&{entity};"
+        # Browsers know some entities without a semicolon, too.
+        if not semicolon or html.unescape(written) == written or len(entity) > _LONGEST_ENTITY:
+            yield f"&{other}", html.unescape(f"&{other}")
+            continue
+        yield written, html.unescape(written)
+        if rest:
+            yield rest, rest

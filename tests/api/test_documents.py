@@ -1,0 +1,144 @@
+"""`fm.translate_document` and its command: documents in, the same with translated text out."""
+
+import gzip
+import html
+
+import pytest
+
+import flaxformer_mt as fm
+from flaxformer_mt.bulk.output_errors import OutputError
+from flaxformer_mt.bulk.reading import InputError
+from flaxformer_mt.config import ConfigError
+from flaxformer_mt.decoding.errors import DecodingError
+from flaxformer_mt.markup.document import MarkupError
+from tests.cli.conftest import run as run
+from tests.decoding.runs import LINES, make_run
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp("runs") / "run", {1: 10.0}).path
+
+
+@pytest.fixture(scope="module")
+def translator(workdir):
+    return fm.Translator.load(workdir)
+
+
+@pytest.fixture(scope="module")
+def texts(translator):
+    """The translations of LINES, as HTML writes them."""
+    translated = [translation.text for translation in translator.translate(LINES, several="split")]
+    return [html.escape(text, quote=False) for text in translated]
+
+
+def page(lines) -> str:
+    return "<!doctype html>\n" + "".join(f"<p class=x>\n{line}</p><hr>" for line in lines)
+
+
+def in_html(lines) -> list[str]:
+    return [html.escape(line) for line in lines]
+
+
+def test_each_text_is_translated_as_a_line_is(translator, texts):
+    document = fm.translate_document(translator, page(in_html(LINES)))
+    assert str(document) == document.text == page(texts)
+    assert document.texts == len(LINES)
+
+
+def test_tags_are_kept(translator):
+    source = f"<ul><li>{html.escape(LINES[0])} <b>{html.escape(LINES[1])}</b><br>more</ul>"
+    text = fm.translate_document(translator, source).text
+    assert text.count("<b>") == text.count("</b>") == text.count("<br>") == 1
+    assert text.startswith("<ul><li>") and text.endswith("</ul>")
+    assert text.index("<b>") < text.index("</b>")
+
+
+def test_alignments_are_those_of_the_words(translator, monkeypatch):
+    source, target = "one <b>two</b> three", "drei zwei eins"
+    words = fm.Translator.align(translator, [("one two three", target)])[0]
+    (chosen,) = {tgt for src, tgt in words.links if src == 1} or {None}
+    text = fm.translate_document(_fixed(translator, target, monkeypatch), source).text
+    assert chosen is None or f"<b>{target.split()[chosen]}</b>" in text
+
+
+def _fixed(translator, target, monkeypatch):
+    """The translator, which says nothing else."""
+    translation = translator.translate("one two three")
+    hypothesis = translation.hypotheses[0]
+    tokens = tuple(translator.vocabularies.tgt.encode([target])[0])
+    fixed = type(translation)(
+        hypotheses=(type(hypothesis)(text=target, tokens=tokens, log_prob=0.0, score=0.0),)
+    )
+    monkeypatch.setattr(
+        fm.Translator, "translate_with", lambda self, lines, *_: [fixed for _ in lines]
+    )
+    return translator
+
+
+def test_a_file_becomes_a_file(workdir, tmp_path, texts):
+    source, out = tmp_path / "in.html.gz", tmp_path / "out.html"
+    content = "\ufeff" + page(in_html(LINES)).replace("\n", "\r\n")
+    source.write_bytes(gzip.compress(content.encode()))
+    document = fm.translate_document_file(workdir, source, out)
+    assert out.read_bytes().decode() == "\ufeff" + page(texts).replace("\n", "\r\n")
+    assert document.text == out.read_bytes().decode().removeprefix("\ufeff")
+
+
+def test_xml_is_translated(translator, texts):
+    line = html.escape(LINES[0])
+    source = f"<a><b>{line}</b><c>{line}</c><d>{line} <c>{line}</c></d></a>"
+    text = fm.translate_document(translator, source, format="xml", keep_elements=["c"]).text
+    assert text == source.replace(f"<b>{line}", f"<b>{texts[0]}").replace(
+        f"<d>{line}", f"<d>{texts[0]}"
+    )
+
+
+@pytest.mark.parametrize("several", ["split", "keep"])
+def test_sentences_are_split_as_asked(translator, several, monkeypatch):
+    lines = []
+    translate_with = fm.Translator.translate_with
+
+    def noted(self, given, *options):
+        lines.extend(given)
+        return translate_with(self, given, *options)
+
+    monkeypatch.setattr(fm.Translator, "translate_with", noted)
+    document = fm.translate_document(translator, "<p>One dog. Two cats.", several=several)
+    assert lines == {"split": ["One dog.", "Two cats."], "keep": ["One dog. Two cats."]}[several]
+    assert document.sentences == len(lines)
+
+
+def test_wrong_arguments_and_documents_are_refused(translator, tmp_path):
+    with pytest.raises(ConfigError, match="format = 'pdf' must be 'html' or 'xml'"):
+        fm.translate_document(translator, "a", format="pdf")
+    with pytest.raises(ConfigError, match="n_best = 2: a document has one translation"):
+        fm.translate_document(translator, "a", n_best=2)
+    with pytest.raises(MarkupError, match="^line 2: not well-formed XML: mismatched tag$"):
+        fm.translate_document(translator, "<a>\n<b></a>", format="xml")
+    with pytest.raises(DecodingError, match=r"^'one one .* is too long|^'one one"):
+        fm.translate_document(translator, "one " * 500, overlong="refuse")
+
+    source = tmp_path / "in"
+    source.write_bytes(b"<a>\n\xff</a>")
+    with pytest.raises(InputError, match=f"{source}:2: is not UTF-8 text"):
+        fm.translate_document_file(translator, source, tmp_path / "out")
+    source.write_text("<a>\n<b></a>")
+    with pytest.raises(MarkupError, match=f"^{source}:2: not well-formed"):
+        fm.translate_document_file(translator, source, tmp_path / "out", format="xml")
+    with pytest.raises(OutputError, match="is also the input"):
+        fm.translate_document_file(translator, source, source)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_translates_a_document(run, workdir, texts, tmp_path):
+    content = page(in_html(LINES)).encode()
+    done = run("translate", "--workdir", workdir, "--format", "html", stdin=content)
+    assert done.status == 0, done.errors
+    assert done.output == page(texts)
+    assert "4 texts" in done.errors
+    out = tmp_path / "out"
+    kept = ("--format", "xml", "--keep-elements", "b", "--output", out)
+    done = run("translate", "--workdir", workdir, *kept, stdin=b"<a><b>x</b></a>")
+    assert done.status == 0, done.errors
+    assert out.read_text() == "<a><b>x</b></a>"
