@@ -83,8 +83,8 @@ def translate_document(
     `Translator.translate`, but with one translation; `several` "keep" doesn't split texts at
     sentence ends, as is done unless the model has learnt to read so many together.
 
-    Raises MarkupError for XML that isn't well-formed and for documents that are too large or too
-    deep, ConfigError, and what `Translator.load` and `Translator.translate` raise.
+    Raises MarkupError for XML that isn't well-formed and for documents that are too large,
+    ConfigError, and what `Translator.load` and `Translator.translate` raise.
     """
     options = _checked(format, wanted)
     parsed = _parsed(document, format, keep_elements)
@@ -243,4 +243,4 @@ def _alignments(
         for line, translation, is_needed in zip(lines, translations, needed, strict=True)
         if is_needed
     ]
-    return iter(translator.align(pairs) if pairs else ())
+    return iter(translator.align(pairs, letters=True) if pairs else ())

@@ -23,18 +23,24 @@ def joined_and_aligned(
         text.texts, text.glue[1:], translations, alignments, strict=True
     ):
         target_start = joined.index(target, target_start)
-        sentences.append(
-            AlignedSentence(source, target, source_start, target_start, _links(source, alignment))
-        )
+        sentences.append(_aligned(source, target, source_start, target_start, alignment))
         source_start += len(source) + len(after)
         target_start += len(target)
     return joined, sentences
 
 
-def _links(source: str, alignment: Alignment | None) -> list[tuple[int, int]] | None:
-    """The alignment's links, counted from the sentence's first word."""
+def _aligned(
+    source: str, target: str, source_start: int, target_start: int, alignment: Alignment | None
+) -> AlignedSentence:
     if alignment is None:
-        return None
-    # Tags that the sentence begins with are no words of the alignment.
-    tags = len(source.split()) - len(alignment.src_words)
-    return [(word + tags, target_word) for word, target_word in alignment.links]
+        return AlignedSentence(source, target, source_start, target_start)
+    return AlignedSentence(
+        source,
+        target,
+        source_start,
+        target_start,
+        links=alignment.links,
+        # Tags that the sentence begins with are no words of the alignment.
+        source_words=alignment.src_words,
+        target_words=alignment.tgt_words,
+    )

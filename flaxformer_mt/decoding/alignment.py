@@ -17,8 +17,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import regex
 from jaxtyping import Float, Int
 
+from flaxformer_mt.config.languages import UNSPACED_LETTER
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
 from flaxformer_mt.decoding.text.segments import Part, join_translations
@@ -27,6 +29,9 @@ from flaxformer_mt.pages import text
 WordPlaces = Callable[[str], Sequence[tuple[int, int]]]
 """Where the words of a text begin and end."""
 _WORDS = re.compile(r"\S+")
+_UNSPACED = rf"(?!\p{{M}}){UNSPACED_LETTER}"
+# Accents and vowel signs go with their letter.
+_LETTERS = regex.compile(rf"{_UNSPACED}\p{{M}}*+|(?:(?!{_UNSPACED})[^\s\x1c-\x1f])++")
 _ROUNDS = 4
 _ADDED = 0.3  # to a column's sum
 
@@ -55,6 +60,11 @@ class Alignment:
 def words_of(line: str) -> list[tuple[int, int]]:
     """The places of the words between blanks."""
     return [match.span() for match in _WORDS.finditer(line)]
+
+
+def letters_of(line: str) -> list[tuple[int, int]]:
+    """The places of the words between blanks, and of each letter of a script without blanks."""
+    return [match.span() for match in _LETTERS.finditer(line)]
 
 
 def align_parts(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 import regex
 
 from flaxformer_mt.data.vocabulary import Vocabularies
-from flaxformer_mt.decoding.alignment import Alignment, AttendedWord
+from flaxformer_mt.decoding.alignment import Alignment, AttendedWord, WordPlaces
 from flaxformer_mt.decoding.errors import LineError
 from flaxformer_mt.decoding.options import LineOptions, SearchOptions
 from flaxformer_mt.decoding.text.decoded import distinct
@@ -194,11 +195,13 @@ def _overlaps(place: tuple[int, int], others: Iterable[tuple[int, int]]) -> bool
     return any(start < place[1] and place[0] < end for start, end in others)
 
 
-def unmarked(alignment: Alignment, source: MarkedLine, target: MarkedLine | None) -> Alignment:
+def unmarked(
+    alignment: Alignment, source: MarkedLine, target: MarkedLine | None, words: WordPlaces
+) -> Alignment:
     """The alignment of the lines that were marked (None: a translation without marks). The words of
     a kept text are aligned to its own."""
-    src = _Words.of(source)
-    tgt = _Words.of(target or MarkedLine(" ".join(alignment.tgt_words)))
+    src = _Words.of(source, words)
+    tgt = _Words.of(target or MarkedLine(" ".join(alignment.tgt_words)), words)
     origins = dict((tgt_word, src_word) for src_word, tgt_word in alignment.links)
     links = []
     for number in range(len(tgt.words)):
@@ -219,18 +222,18 @@ class _Words:
     marked: dict[int, int]
     kept: dict[int, tuple[str, int]]
 
-    @property
+    @functools.cached_property
     def of_marked(self) -> dict[int, int]:
         return {marked: number for number, marked in reversed(self.marked.items())}
 
-    @property
+    @functools.cached_property
     def of_kept(self) -> dict[tuple[str, int], int]:
         return {kept: number for number, kept in reversed(self.kept.items())}
 
     @classmethod
-    def of(cls, line: MarkedLine) -> _Words:
-        text, origins = put_back(line.text, line.kept), _origins(line)
-        words = [match.span() for match in regex.finditer(r"\S+", text)]
+    def of(cls, line: MarkedLine, places: WordPlaces) -> _Words:
+        text, origins = put_back(line.text, line.kept), _origins(line, places)
+        words = places(text)
         marked: dict[int, int] = {}
         kept: dict[int, tuple[str, int]] = {}
         for number, (start, end) in enumerate(words):
@@ -242,25 +245,22 @@ class _Words:
         return cls([text[start:end] for start, end in words], marked, kept)
 
 
-def _origins(line: MarkedLine) -> list[int | tuple[str, int] | None]:
+def _origins(line: MarkedLine, places: WordPlaces) -> list[int | tuple[str, int] | None]:
     """What each character of the line without marks is of: a word of the marked line, or a word of
     a kept text. Blanks are of nothing."""
+    of_marked = _numbered(line.text, places)
     origins: list[int | tuple[str, int] | None] = []
-    word, in_word = -1, False
-    for part, kept in itertools.zip_longest(line.text.split(MARK), line.kept):
-        for character in part:
-            word += not character.isspace() and not in_word
-            in_word = not character.isspace()
-            origins.append(word if in_word else None)
-        if kept is not None:
-            word, in_word = word + (not in_word), True
-            origins += _of_kept(kept)
+    at = 0
+    for part, kept in itertools.zip_longest(line.text.split(MARK), line.kept, fillvalue=""):
+        origins += of_marked[at : at + len(part)]
+        origins += [None if word is None else (kept, word) for word in _numbered(kept, places)]
+        at += len(part) + len(MARK)
     return origins
 
 
-def _of_kept(kept: str) -> Iterator[tuple[str, int] | None]:
-    word, in_word = -1, False
-    for character in kept:
-        word += not character.isspace() and not in_word
-        in_word = not character.isspace()
-        yield (kept, word) if in_word else None
+def _numbered(text: str, places: WordPlaces) -> list[int | None]:
+    """The number of each character's word, if it is of one."""
+    numbers: list[int | None] = [None] * len(text)
+    for number, (start, end) in enumerate(places(text)):
+        numbers[start:end] = [number] * (end - start)
+    return numbers

@@ -29,6 +29,7 @@ from flaxformer_mt.decoding.alignment import (
     WordPlaces,
     align_parts,
     attended_words,
+    letters_of,
     words_of,
 )
 from flaxformer_mt.decoding.errors import DecodingError, LineError, TargetError
@@ -613,27 +614,30 @@ class Translator:
         *,
         layer: int | None = None,
         overlong: Overlong = "split",
+        letters: bool = False,
     ) -> list[Alignment]:
         """The source word of each translation's words, by the decoder's attention, in order.
 
-        `layer`, from 0, is the one whose attention decides (default: all layers). Translations are
-        as in `score`. Raises OverlongError, TargetError, DecodingError, and ValueError for an
-        unknown layer.
+        `layer`, from 0, is the one whose attention decides (default: all layers). With `letters`,
+        each letter of a script without blanks between words, such as Chinese, is a word.
+        Translations are as in `score`. Raises OverlongError, TargetError, DecodingError, and
+        ValueError for an unknown layer.
         """
         forcing = self._forcing("alignments need")
         given = arguments.pairs(pairs)
         checked = arguments.overlong(overlong)
         if layer is not None:
             layer = arguments.whole_number("layer", layer)
+        words = letters_of if arguments.flag("letters", letters) else words_of
         if not self._keeps:
-            return self._aligned(forcing, given, checked, layer=layer)
+            return self._aligned(forcing, given, checked, layer=layer, words=words)
         sources, targets = self._keeping.marked_pairs(given)
         marked = [
             (source.text, target if marked_target is None else marked_target.text)
             for source, marked_target, (_, target) in zip(sources, targets, given, strict=True)
         ]
-        alignments = self._aligned(forcing, marked, checked, layer=layer)
-        return list(map(unmarked, alignments, sources, targets))
+        alignments = self._aligned(forcing, marked, checked, layer=layer, words=words)
+        return list(map(unmarked, alignments, sources, targets, itertools.repeat(words)))
 
     def target_of(self, output: Hypothesis | Translation) -> Target:
         """What `align` takes of an output of `translate`: its tokens, or its text if that has more,
@@ -665,9 +669,10 @@ class Translator:
         overlong: Overlong,
         *,
         layer: int | None,
+        words: WordPlaces,
     ) -> list[Alignment]:
         """As `align`, of lines that may have marks."""
-        lines, tags = self._lines_to_align(pairs, overlong, words_of)
+        lines, tags = self._lines_to_align(pairs, overlong, words)
         return align_parts(
             forcing,
             self._reading,
@@ -675,6 +680,7 @@ class Translator:
             layer=layer,
             blanks=has_blanks_between_sentences(self.tgt_lang),
             tags=tags,
+            words=words,
         )
 
     def _lines_to_align(

@@ -57,11 +57,11 @@ class Mark:
 class Segment:
     """A text to translate, without markup, with single blanks between words and none outside.
 
-    `marks` are in the document's order. If the tags of a text don't match each other, each is a
-    mark of its own, `in_order`: these are never put in another order. `hard_spaces` are blanks
-    that no line may break at, by their places in `text`, as they are written. `quote` is the
-    quotation mark around an attribute's value, "" in content. A `plain` text was written without
-    any entity or tag, and its "&" stay as they are.
+    `marks` are in the document's order. If the tags of a text don't match each other, or are very
+    deep, each is a mark of its own, `in_order`: these are never put in another order. `hard_spaces`
+    are blanks that no line may break at, by their places in `text`, as they are written. `quote` is
+    the quotation mark around an attribute's value, "" in content. A `plain` text was written
+    without any entity or tag, and its "&" stay as they are.
     """
 
     text: str

@@ -47,20 +47,14 @@ def read_html(text: str, *, keep: Collection[str] = ()) -> Document:
     translated, and neither are those in KEPT, nor those with `translate="no"` or the class
     `notranslate`.
 
-    Raises MarkupError for a document that is too large, or has too many inline elements within one
-    another.
+    Raises MarkupError for a document that is too large.
     """
     if len(text) > LARGEST:
         raise MarkupError(f"{len(text):,} characters; a document has at most {LARGEST:,}")
     reader = _HtmlReader(text, KEPT.union(name.lower() for name in keep))
-    token = Token("text", 0, 0)
-    try:
-        for token in tokens(text):
-            reader.read(token)
-        return reader.assembler.document()
-    except MarkupError as error:
-        line = text.count("\n", 0, token.start) + 1
-        raise MarkupError(error.reason, line) from error
+    for token in tokens(text):
+        reader.read(token)
+    return reader.assembler.document()
 
 
 def read_html_or_text(text: str) -> Document:

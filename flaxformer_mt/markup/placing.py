@@ -22,14 +22,16 @@ _QUOTES = {'"': "&quot;", "'": "&#39;"}
 @dataclasses.dataclass(frozen=True)
 class AlignedSentence:
     """A sentence of a segment and its translation, with the places of their first characters, and
-    pairs of indices of their words, which white space separates. Without pairs (None), words are
-    aligned by their places."""
+    pairs of indices of their words. Words (default: what is between white space) have no white
+    space inside. Without pairs (None), they are aligned by their places."""
 
     source: str
     target: str
     source_start: int = 0
     target_start: int = 0
     links: Sequence[tuple[int, int]] | None = None
+    source_words: Sequence[str] = ()
+    target_words: Sequence[str] = ()
 
 
 def placed(segment: Segment, text: str, sentences: Sequence[AlignedSentence] = ()) -> Raw:
@@ -145,8 +147,8 @@ class _Tokens:
         return [cut - start for cut in self._cuts[first:end]]
 
     def _sentence(self, sentence: AlignedSentence) -> None:
-        source = _words(sentence.source, sentence.source_start)
-        target = _words(sentence.target, sentence.target_start)
+        source = _words(sentence.source, sentence.source_start, sentence.source_words)
+        target = _words(sentence.target, sentence.target_start, sentence.target_words)
         links = sentence.links
         if links is None:
             links = [(word * len(source) // len(target), word) for word in range(len(target))]
@@ -189,11 +191,11 @@ class _Tokens:
         self.links.append((source, target))
 
 
-def _words(text: str, start: int) -> list[tuple[int, str]]:
-    """The words between white space, and where they begin if the text begins at `start`."""
+def _words(text: str, start: int, given: Sequence[str] = ()) -> list[tuple[int, str]]:
+    """The words, and where they begin if the text begins at `start`."""
     words = []
     place = 0
-    for word in text.split():
+    for word in given or text.split():
         place = text.index(word, place)
         words.append((start + place, word))
         place += len(word)

@@ -9,9 +9,9 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from flaxformer_mt.markup.document import Document, Mark, MarkupError, Raw, Segment
+from flaxformer_mt.markup.document import Document, Mark, Raw, Segment
 
-DEEPEST = 100  # inline elements within one another
+DEEPEST = 50  # inline elements within one another that move with their words
 _HARD = "\xa0\u202f\u2007"
 Kind = Literal["word", "blank", "opening", "closing", "point", "kept"]
 
@@ -73,7 +73,7 @@ class Assembler:
         return (len(self._segments) - 1,)
 
     def document(self) -> Document:
-        """All of it. Raises MarkupError."""
+        """All of it."""
         self._end_run()
         return Document(tuple(self._parts), tuple(self._segments))
 
@@ -236,8 +236,6 @@ class _SegmentMaker:
         self._behind_blank, self._behind_point = False, True
 
     def _begin(self, item: _Item) -> None:
-        if len(self._open) == DEEPEST:
-            raise MarkupError(f"more than {DEEPEST} inline elements are within one another")
         parent = self._parent
         element = _Open(item.text, len(self._marks), self._words, self._behind_blank)
         self._open.append(element)
@@ -260,11 +258,14 @@ class _SegmentMaker:
 
 
 def _match(items: Sequence[_Item]) -> bool:
-    """Whether each end tag belongs to the last start tag before it that has none yet."""
+    """Whether each end tag belongs to the last start tag before it that has none yet, and elements
+    aren't too deep."""
     names: list[str] = []
     for item in items:
         if item.kind == "opening":
             names.append(item.text)
+            if len(names) > DEEPEST:
+                return False
         elif item.kind == "closing" and (not names or names.pop() != item.text):
             return False
     return not names

@@ -25,20 +25,15 @@ def read_xml(text: str, *, keep: Collection[str] = ()) -> Document:
     `its:translate="no"`.
 
     Raises MarkupError, with the line, for what isn't well-formed or has entities that refer to
-    others, and for a document that is too large or has too many elements within a text.
+    others, and for a document that is too large.
     """
     if len(text) > LARGEST:
         raise MarkupError(f"{len(text):,} characters; a document has at most {LARGEST:,}")
     events = list(_events(text))
     reader = _XmlReader(_with_text(events), frozenset(keep))
-    line = 1
-    try:
-        for number, event in enumerate(events):
-            reader.read(number, event)
-            line += event.raw.count("\n")
-        return reader.assembler.document()
-    except MarkupError as error:
-        raise MarkupError(error.reason, line) from error
+    for number, event in enumerate(events):
+        reader.read(number, event)
+    return reader.assembler.document()
 
 
 @dataclasses.dataclass(frozen=True)

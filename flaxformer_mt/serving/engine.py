@@ -46,7 +46,8 @@ ATTENTION = Key(0)
 
 @dataclasses.dataclass(frozen=True)
 class QueuedSentence:
-    """A sentence to translate; the `aligned` best translations get word alignments.
+    """A sentence to translate; the `aligned` best translations get alignments of words, or with
+    `letters` of letters in scripts without blanks.
 
     The model reads `code`, which isn't in the text, before it. `languages` are its source's and its
     translation's, if they aren't the translator's own.
@@ -54,6 +55,7 @@ class QueuedSentence:
 
     text: str
     aligned: int = 0
+    letters: bool = False
     code: str = ""
     languages: tuple[str, str] | None = None
 
@@ -215,22 +217,26 @@ class Engine:
             )
             if hypothesis.text.strip()
         ]
-        alignments = self.align(
-            [(translated.sentence.read, text) for translated, _, text in hypotheses], keep=keep
-        )
-        for (translated, rank, _), alignment in zip(hypotheses, alignments, strict=True):
-            code = translated.sentence.code
-            translated.alignments[rank] = _without_code(alignment, code)
+        for letters in (False, True):
+            of_kind = [one for one in hypotheses if one[0].sentence.letters == letters]
+            alignments = self.align(
+                [(translated.sentence.read, text) for translated, _, text in of_kind],
+                keep=keep,
+                letters=letters,
+            )
+            for (translated, rank, _), alignment in zip(of_kind, alignments, strict=True):
+                code = translated.sentence.code
+                translated.alignments[rank] = _without_code(alignment, code)
 
     def align(
-        self, pairs: Sequence[tuple[str, str]], *, keep: bool = True
+        self, pairs: Sequence[tuple[str, str]], *, keep: bool = True, letters: bool = False
     ) -> list[Alignment | None]:
         """Alignments; None for a pair that is too long for the model."""
         filled = [*pairs, *list(pairs[-1:]) * (-len(pairs) % ALIGNED_TOGETHER)]
         alignments: list[Alignment | None] = []
         for start in range(0, len(filled), ALIGNED_TOGETHER):
             together = filled[start : start + ALIGNED_TOGETHER]
-            alignments += _aligned_if_possible(self._keeping(keep), together)
+            alignments += _aligned_if_possible(self._keeping(keep), together, letters)
         return alignments[: len(pairs)]
 
     def _attend(self, request: AttentionRequest) -> Attended:
@@ -249,17 +255,16 @@ class Engine:
 
 
 def _aligned_if_possible(
-    translator: Translator, pairs: Sequence[tuple[str, str]]
+    translator: Translator, pairs: Sequence[tuple[str, str]], letters: bool
 ) -> list[Alignment | None]:
     try:
-        return list(translator.align(pairs))
+        return list(translator.align(pairs, letters=letters))
     except DecodingError:
         if len(pairs) == 1:
             return [None]
         # An output may be too long to be forced through the model: pair by pair.
-        return [
-            alignment for pair in pairs for alignment in _aligned_if_possible(translator, [pair])
-        ]
+        one_by_one = [_aligned_if_possible(translator, [pair], letters) for pair in pairs]
+        return [alignment for of_pair in one_by_one for alignment in of_pair]
 
 
 def _without_code(alignment: Alignment | None, code: str) -> Alignment | None:

@@ -122,7 +122,14 @@ class Service:
         form = task.form
         languages = None if task.direction == self.model.first else task.direction
         sentences = [
-            QueuedSentence(sentence, aligned, code, languages)
+            QueuedSentence(
+                sentence,
+                aligned,
+                # An answer has the alignment of words.
+                letters=bool(task.documents) and not form.alignment,
+                code=code,
+                languages=languages,
+            )
             for text, aligned in zip(task.texts, task.aligned, strict=True)
             for sentence, code in zip(text.texts, text.codes, strict=True)
         ]

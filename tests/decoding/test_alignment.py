@@ -109,6 +109,18 @@ def test_words_of_characters_of_several_bytes_and_odd_blanks(translator, diagona
         assert spelling.align([(line, pair.tgt.encode([line])[0])])[0].links == alignment.links
 
 
+def test_letters_of_scripts_without_blanks_may_be_words(translator, diagonal):
+    config = VocabularyConfig(size=300, byte_fallback=True, character_coverage=0.98)
+    pair = vocabulary.train_pair(PAIRS * 5, config)
+    model = Transformer(translator.model.config, pair.src.size, pair.tgt.size)
+    spelling = Translator(parameters(model, 0), model, pair, translator.config)
+    line = "ab 中文x。 กี q"
+    (alignment,) = spelling.align([(line, line)], letters=True)
+    assert alignment.src_words == alignment.tgt_words == ("ab", "中", "文", "x。", "ก\u0e35", "q")
+    assert alignment.links == tuple((n, n) for n in range(6))
+    assert spelling.align([(line, line)])[0].src_words == tuple(line.split())
+
+
 @pytest.fixture(scope="module")
 def imported(translator):
     """As imported models are: the same pieces under other ids, with a language code."""

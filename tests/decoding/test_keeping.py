@@ -8,7 +8,7 @@ import pytest
 from flaxformer_mt.config import ConfigError, default_config, freeze
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.training_text import TrainingText
-from flaxformer_mt.decoding.alignment import Alignment
+from flaxformer_mt.decoding.alignment import Alignment, words_of
 from flaxformer_mt.decoding.constraints.terminology import Terminology
 from flaxformer_mt.decoding.errors import DecodingError, LineError
 from flaxformer_mt.decoding.keeping import unmarked
@@ -229,10 +229,18 @@ def test_alignment_of_kept_texts_of_several_words():
         Alignment(src_words=("see", "x,", "x"), tgt_words=("x", "x:", "siehe"), links=((0, 2),)),
         source,
         target,
+        words_of,
     )
     assert aligned.src_words == ("see", "{n,", "plural},", "🙂")
     assert aligned.tgt_words == ("🙂", "{n,", "plural}:", "siehe")
     assert aligned.links == ((3, 0), (1, 1), (2, 2), (0, 3))
+
+
+def test_alignments_of_letters_have_the_kept_words(translator):
+    (alignment,) = translator.align([("看{name}的猫", "die {name} katze")], letters=True)
+    assert alignment.src_words == ("看", "{name}", "的", "猫")
+    assert alignment.tgt_words == ("die", "{name}", "katze")
+    assert (1, 1) in alignment.links
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,19 @@ def test_without_links_words_are_aligned_by_their_places():
     assert put("a <b>b</b>", "A B C D", None) == "A B <b>C D</b>"
 
 
+def test_words_may_be_letters():
+    document = read_html("the <b>old</b> dog.")
+    (segment,) = document.segments
+    sentence = AlignedSentence(
+        segment.text,
+        "老狗那。",
+        links=[(1, 0), (2, 1), (0, 2)],
+        source_words=("the", "old", "dog."),
+        target_words=("老", "狗", "那。"),
+    )
+    assert document.joined([placed(segment, sentence.target, [sentence])]) == "<b>老</b>狗那。"
+
+
 def test_an_empty_translation_keeps_the_tags():
     assert put("a <b>b</b><br> c", "", "") == "<b></b><br>"
 

@@ -108,7 +108,7 @@ class StandIn:
         ]
         return Translation(hypotheses=tuple(hypotheses), split=len(line.split()) > LONGEST)
 
-    def align(self, pairs):
+    def align(self, pairs, *, letters=False):
         if any("unalignable" in tgt.lower() for _, tgt in pairs):
             raise DecodingError("too long")
         return [self._alignment(tuple(src.split()), tuple(tgt.split())) for src, tgt in pairs]

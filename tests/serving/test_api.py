@@ -176,13 +176,6 @@ def test_alternatives_and_alignments_of_html(server):
     assert translation["sentences"][0]["hypotheses"][0]["alignment"]["links"] == [[0, 1], [1, 0]]
 
 
-def test_html_too_deep_is_refused(server):
-    text = "<b>" * 101 + "x" + "</b>" * 101
-    status, answer = server.post("/translate", HTML | {"q": text})
-    message = "line 1: more than 100 inline elements are within one another"
-    assert (status, answer) == (400, {"error": message})
-
-
 def test_html_has_no_alignments_unless_asked(server):
     (translation,) = server.post("/translate", {"format": "html", "text": "a <b>c</b>"})[1][
         "translations"
