@@ -354,6 +354,10 @@ def test_what_attends_most_to_the_neighbours_decides():
     line = marked("the {x} dog")
     numbers = [(tgt, 0, [weights[0], 0.0, weights[1]]) for tgt, _, weights in attended]
     assert Restorer(line).restored("Der Hund schläft", numbers) == "Der {x} Hund schläft"
+    # The shares of both neighbours count together.
+    shares = [(0.4, 0.0), (0.0, 0.45), (0.6, 0.0), (0.0, 0.4), (0.0, 0.15)]
+    both = [(tgt, 0, [left, 0.0, right]) for tgt, (left, right) in enumerate(shares)]
+    assert Restorer(line).restored("a b c d e", both) == "a b c {x} d e"
 
 
 def test_a_tag_is_no_word_of_the_line():

@@ -28,6 +28,9 @@ _FOUND = {
         "{count, plural, one {# file} other {# files}}"
     ],
     "{n, select, a {it's '{x}'} other {b {c}}} here": ["{n, select, a {it's '{x}'} other {b {c}}}"],
+    "{n, select, a {it's '{' and ''} other {b}} here": [
+        "{n, select, a {it's '{' and ''} other {b}}"
+    ],
     "I am happy 🙂 and 👩‍👩‍👧 in 🇩🇪 1️⃣ ❤️": ["🙂", "👩‍👩‍👧", "🇩🇪", "1️⃣", "❤️"],
     "© 2026, 1,234.56 and 10:30, #5, a/b, e.g. this": [],
 }
