@@ -7,12 +7,15 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
 from typing import Literal, Unpack, get_args
 
-from flaxformer_mt.bulk.output_errors import OutputError
+from flaxformer_mt.bulk.output_errors import OutputError, output_errors
+from flaxformer_mt.bulk.outputs import is_device
 from flaxformer_mt.bulk.reading import InputError, open_lines
 from flaxformer_mt.config import ConfigError
 from flaxformer_mt.config.languages import has_blanks_between_sentences
+from flaxformer_mt.decoding import arguments
 from flaxformer_mt.decoding.aligned_text import joined_and_aligned
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.errors import DecodingError, LineError
@@ -117,12 +120,7 @@ def translate_document_file(
     except MarkupError as error:
         raise error.of_file(name) from error
     translated = _translated(_loaded(run), parsed, options)
-    content = (_BOM * text.startswith(_BOM) + translated.text).encode()
-    if target is None:
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
-    else:
-        write_bytes(as_path(target), content)
+    _write(target, (_BOM * text.startswith(_BOM) + translated.text).encode())
     return translated
 
 
@@ -136,6 +134,13 @@ def _checked(format: str, wanted: WantedOfAll) -> SearchOptions:
 
 
 def _parsed(text: str, format: DocumentFormat, keep_elements: Collection[str]) -> Document:
+    arguments.check_str("document", text)
+    keep_elements = arguments.texts("keep_elements", keep_elements)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        line = text.count("\n", 0, error.start) + 1
+        raise MarkupError("is not Unicode text: it has half a surrogate pair", line) from error
     if format == "html":
         return read_html(text, keep=keep_elements)
     return read_xml(text, keep=keep_elements)
@@ -149,6 +154,8 @@ def _loaded(run: Model) -> Translator:
 
 def _check_output(source: str | None, target: str) -> None:
     """Refuses, before long work, an output that can't be written or is the input."""
+    if is_device(target):
+        return
     check_output(target)
     if source is None:
         return
@@ -157,6 +164,19 @@ def _check_output(source: str | None, target: str) -> None:
         is_same = os.path.samefile(source, target)
     if is_same:
         raise OutputError(f"{target}: is also the input; choose another output")
+
+
+def _write(target: str | None, content: bytes) -> None:
+    """Writes all of a file or an object at once, or to standard output or a device. Raises
+    OutputError."""
+    if target is None:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+    elif is_device(target):
+        with output_errors(Path(target)):
+            Path(target).write_bytes(content)
+    else:
+        write_bytes(as_path(target), content)
 
 
 def _read(path: str | None) -> tuple[str, str]:

@@ -33,7 +33,7 @@ def opened_sink(output: Output, inputs: Sequence[str], cut: Cut | None = None) -
         return
     if not path:
         raise OutputError("the output's name is empty: name a file, or None for standard output")
-    if cut is None and _is_device(path):
+    if cut is None and is_device(path):
         with contextlib.closing(StreamSink(None, path)) as device:
             yield device
         return
@@ -44,7 +44,7 @@ def opened_sink(output: Output, inputs: Sequence[str], cut: Cut | None = None) -
         yield sink
 
 
-def _is_device(path: str) -> bool:
+def is_device(path: str) -> bool:
     """Whether something exists there that isn't a file. Raises OutputError for a folder."""
     if "://" in path or not os.path.exists(path) or os.path.isfile(path):
         return False

@@ -58,16 +58,17 @@ class Segment:
     """A text to translate, without markup, with single blanks between words and none outside.
 
     `marks` are in the document's order. If the tags of a text don't match each other, or are very
-    deep, each is a mark of its own, `in_order`: these are never put in another order. `hard_spaces`
-    are blanks that no line may break at, by their places in `text`, as they are written. `quote` is
-    the quotation mark around an attribute's value, "" in content. A `plain` text was written
-    without any entity or tag, and its "&" stay as they are.
+    deep, each is a mark of its own, `in_order`: these are never put in another order. `blanks` says
+    how blanks are written that aren't just white space, by their places in `text`: those that no
+    line may break at, and none ("") beside a line break. `quote` is the quotation mark around an
+    attribute's value, "" in content. A `plain` text was written without any entity or tag, and its
+    "&" stay as they are.
     """
 
     text: str
     marks: tuple[Mark, ...] = ()
     in_order: bool = False
-    hard_spaces: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    blanks: Mapping[int, str] = dataclasses.field(default_factory=dict)
     quote: str = ""
     plain: bool = False
 
@@ -76,7 +77,7 @@ class Segment:
         """Whether a mark's place depends on which word is translated by which."""
         edges = {0, len(self.text)}
         inner = any(not {mark.start, mark.end} <= edges for mark in self.marks)
-        return inner or bool(self.hard_spaces)
+        return inner or bool(self.blanks)
 
 
 @dataclasses.dataclass(frozen=True)

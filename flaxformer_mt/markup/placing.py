@@ -42,7 +42,7 @@ def placed(segment: Segment, text: str, sentences: Sequence[AlignedSentence] = (
     """
     if segment.plain:
         return (escaped(text).replace("&amp;", "&"),)
-    if not segment.marks and not segment.hard_spaces:
+    if not segment.marks and not segment.blanks:
         return (escaped(text, segment.quote),)
     tokens = _Tokens(segment, sentences or [AlignedSentence(segment.text, text)], text)
     spans = [_span(mark, tokens.source) for mark in segment.marks]
@@ -265,14 +265,14 @@ class _Writer:
         self._events: list[list[_Event]] = [[] for _ in range(len(tokens.target) + 1)]
         for gap, event in _events(segment, projected):
             self._events[gap].append(event)
-        self._hard = self._hard_gaps()
+        self._blanks = self._written_blanks()
 
     def written(self) -> Iterator[str | int]:
         end = 0
         target = self._tokens.target
         for gap in range(len(target) + 1):
             start = target[gap].start if gap < len(target) else len(self._text)
-            blank = self._hard.get(gap) or escaped(self._text[end:start])
+            blank = self._blanks.get(gap, escaped(self._text[end:start]))
             yield from self._gap(gap, blank)
             if gap < len(target):
                 yield escaped(target[gap].text)
@@ -298,26 +298,30 @@ class _Writer:
         target = self._tokens.target
         return gap < len(target) and target[gap].part != "trail"
 
-    def _hard_gaps(self) -> dict[int, str]:
-        """The gaps between target tokens where white space stands for a hard space, which is
-        between the same two words of the source."""
-        if not self._segment.hard_spaces:
+    def _written_blanks(self) -> dict[int, str]:
+        """What is written in the gaps between target tokens where the source has a blank that isn't
+        just white space, between the same two words."""
+        if not self._segment.blanks:
             return {}
         sources: list[set[int]] = [set() for _ in self._tokens.target]
         for source, target in self._tokens.links:
             sources[target].add(source)
-        hard: dict[int, str] = {}
+        written_as: dict[int, str] = {}
         before = {
             _first_at(place, self._tokens.source): written
-            for place, written in self._segment.hard_spaces.items()
+            for place, written in self._segment.blanks.items()
         }
         for gap in range(1, len(sources)):
             if self._tokens.target[gap - 1].end == self._tokens.target[gap].start:
                 continue
             for source in sources[gap] & before.keys():
-                if source - 1 in sources[gap - 1]:
-                    hard[gap] = before[source]
-        return hard
+                if source - 1 in sources[gap - 1] and (before[source] or self._has_point(gap)):
+                    written_as[gap] = before[source]
+        return written_as
+
+    def _has_point(self, gap: int) -> bool:
+        """Whether something parts the words beside a gap even without white space."""
+        return any(event.kind == "point" for event in self._events[gap])
 
 
 def _is_before_blank(event: _Event) -> bool:

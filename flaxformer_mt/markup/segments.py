@@ -183,7 +183,7 @@ class _SegmentMaker:
         self._words = 0  # items of words
         self._marks: list[Mark] = []
         self._open: list[_Open] = []
-        self._hard: dict[int, str] = {}
+        self._blanks: dict[int, str] = {}
         # Of the item before: whether it is white space, and whether it is the last mark, a point.
         self._behind_blank = self._behind_point = False
 
@@ -204,7 +204,7 @@ class _SegmentMaker:
                 case _:
                     self._point((*item.raw,), blank_before=self._behind_blank)
         return Segment(
-            "".join(self._text), tuple(self._marks), in_order=not matched, hard_spaces=self._hard
+            "".join(self._text), tuple(self._marks), in_order=not matched, blanks=self._blanks
         )
 
     def _add(self, text: str) -> None:
@@ -221,13 +221,16 @@ class _SegmentMaker:
             if item.raw:
                 self._point((*item.raw,))
             return
-        if self._behind_point:
-            self._marks[-1] = dataclasses.replace(self._marks[-1], blank_after=True)
-        self._behind_blank, self._behind_point = True, False
+        if item.raw:  # not only what a line break means
+            if self._behind_point:
+                self._marks[-1] = dataclasses.replace(self._marks[-1], blank_after=True)
+            self._behind_blank, self._behind_point = True, False
         if self._text[-1] == " ":
+            if item.raw and self._blanks.get(self._length - 1) == "":
+                del self._blanks[self._length - 1]
             return
-        if any(character in _HARD for character in item.text):
-            self._hard[self._length] = "".join(map(str, item.raw))
+        if not item.raw or any(character in _HARD for character in item.text):
+            self._blanks[self._length] = "".join(map(str, item.raw))
         self._add(" ")
 
     def _point(self, raw: Raw, *, blank_before: bool = False) -> None:

@@ -123,7 +123,11 @@ class TranslateRequest(_Body):
     )
     keep: Annotated[bool, _PLAIN] = Field(default=True, description=KEEP)
     terms: dict[_Phrase, _Phrase] = Field(
-        default={}, max_length=60, description="how to translate these terms of the source"
+        default={},
+        max_length=60,
+        description="how to translate these terms of the source",
+        # Otherwise the schema would allow any value under a blank key.
+        json_schema_extra={"additionalProperties": False},
     )
     forbid: list[_Phrase] = Field(
         default=[], max_length=20, description="phrases that no translation may contain"

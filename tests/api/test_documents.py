@@ -1,7 +1,9 @@
 """`fm.translate_document` and its command: documents in, the same with translated text out."""
 
+import concurrent.futures
 import gzip
 import html
+import os
 
 import pytest
 
@@ -9,6 +11,7 @@ import flaxformer_mt as fm
 from flaxformer_mt.bulk.output_errors import OutputError
 from flaxformer_mt.bulk.reading import InputError
 from flaxformer_mt.config import ConfigError
+from flaxformer_mt.data.corpus.source import CorpusError
 from flaxformer_mt.decoding.errors import DecodingError
 from flaxformer_mt.markup.document import MarkupError
 from tests.cli.conftest import run as run
@@ -85,6 +88,27 @@ def test_a_file_becomes_a_file(workdir, tmp_path, texts):
     assert document.text == out.read_bytes().decode().removeprefix("\ufeff")
 
 
+def test_a_device_is_written_to_and_stays_one(translator, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    source = tmp_path / "in"
+    source.write_text("<br>")
+    with concurrent.futures.ThreadPoolExecutor(1) as reader:
+        content = reader.submit(pipe.read_bytes)
+        fm.translate_document_file(translator, source, pipe)
+        assert content.result() == b"<br>"
+    assert pipe.is_fifo()
+    with pytest.raises(OutputError, match="is a folder"):
+        fm.translate_document_file(translator, source, tmp_path)
+
+
+def test_a_damaged_file_is_named(translator, tmp_path):
+    source = tmp_path / "in.gz"
+    source.write_bytes(gzip.compress(b"<p>text" * 1000)[:-20])
+    with pytest.raises(CorpusError, match=f"{source}"):
+        fm.translate_document_file(translator, source, tmp_path / "out")
+
+
 def test_xml_is_translated(translator, texts):
     line = html.escape(LINES[0])
     source = f"<a><b>{line}</b><c>{line}</c><d>{line} <c>{line}</c></d></a>"
@@ -116,8 +140,17 @@ def test_wrong_arguments_and_documents_are_refused(translator, tmp_path):
         fm.translate_document(translator, "a", n_best=2)
     with pytest.raises(MarkupError, match="^line 2: not well-formed XML: mismatched tag$"):
         fm.translate_document(translator, "<a>\n<b></a>", format="xml")
-    with pytest.raises(DecodingError, match=r"^'one one .* is too long|^'one one"):
+    with pytest.raises(DecodingError, match=r"^'(one ){15}': the source has 1001"):
         fm.translate_document(translator, "one " * 500, overlong="refuse")
+
+
+def test_wrong_text_and_files_are_refused(translator, tmp_path):
+    with pytest.raises(MarkupError, match="^line 2: is not Unicode text"):
+        fm.translate_document(translator, "a\n\ud800")
+    with pytest.raises(TypeError, match="document"):
+        fm.translate_document(translator, b"a")
+    with pytest.raises(TypeError, match="keep_elements"):
+        fm.translate_document(translator, "a", keep_elements=[1])
 
     source = tmp_path / "in"
     source.write_bytes(b"<a>\n\xff</a>")

@@ -74,6 +74,25 @@ def test_entities_are_read_and_written_only_as_needed(text, expected):
     assert pretended(read_html(text)) == expected
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A<br>B <i>C<br>D</i> E",
+        "A<br> B <br>C<br> <br>D<br/><br/>E",
+        "<b>A</b><br><b>C</b>",
+        "A <img> B<img>C<wbr>D<img> E <b></b>F<!-- g -->",
+        "A<br><img>B <b>C</b>",
+    ],
+)
+def test_white_space_beside_points_stays(text):
+    assert pretended(read_html(text), backwards=False) == text
+
+
+def test_a_line_break_parts_words():
+    assert texts("one<br>two") == ["one two"]
+    assert pretended(read_html("a<br>b c")) == "C B A<br>"
+
+
 def test_hard_spaces_stay_between_the_same_words():
     out = pretended(read_html("it is 10&nbsp;km or 5&#160;m away"), backwards=False)
     assert out == "IT IS 10&nbsp;KM OR 5&#160;M AWAY"
