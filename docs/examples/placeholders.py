@@ -7,6 +7,9 @@ python placeholders.py translate RUN < INPUT > OUTPUT
 1,250 or https://example.org, becomes a placeholder, ｟1｠ to ｟9｠ in the source's order. Train on
 these two files with the placeholders as symbols, as the printed command does. `translate` masks
 each line, translates it with `decoding.copy_symbols`, and puts back what stood there.
+
+To keep URLs and addresses, `flaxformer-mt translate --keep` is enough, with any model. This is for
+numbers in sentences, and for a model that learns where such things go.
 """
 
 import re

@@ -225,7 +225,9 @@ def _texts(
     elif options.several == "split":
         together = 1
     return [
-        coded_sentences(segment.text, translator.src_lang, together=together)
+        coded_sentences(
+            segment.text, translator.src_lang, together=together, keep=translator.config.keep
+        )
         for segment in document.segments
     ]
 
@@ -257,7 +259,7 @@ def _alignments(
     ]
     lines = [line for text in texts for line in text.texts]
     pairs = [
-        (line, translation.tokens)
+        (line, translator.target_of(translation))
         for line, translation, is_needed in zip(lines, translations, needed, strict=True)
         if is_needed
     ]

@@ -75,7 +75,7 @@ def identity(translator: Translator, **settings: Any) -> dict[str, Any]:
     decoding = dataclasses.asdict(translator.config)
     del decoding["batch_tokens"]
     del decoding["length_choice"]  # what it led to is among the others
-    for name in ("min_length", "min_ratio", "copy_symbols"):
+    for name in ("min_length", "min_ratio", "copy_symbols", "keep", "copy_unknown"):
         if not decoding[name]:
             del decoding[name]  # records of before these settings don't have them
     flat: dict[str, Any] = {}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from flaxformer_mt.bulk.forms import PairForm, PairRecord
 from flaxformer_mt.bulk.stream import Made, Window, made_of
-from flaxformer_mt.data.vocabulary import EOS, Vocabulary
+from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding.text.segments import Overlong
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class ScoreSettings:
                 "pairs": len(records),
                 "tokens": tokens,
                 "log_prob": math.fsum(scored.log_prob for scored in scores),
-                "encoded_otherwise": _encoded_otherwise(records, vocabulary),
+                "encoded_otherwise": _encoded_otherwise(records, translator),
             },
         )
 
@@ -96,10 +96,10 @@ class ScoreSettings:
         )
 
 
-def _encoded_otherwise(records: Iterable[PairRecord], vocabulary: Vocabulary) -> int:
+def _encoded_otherwise(records: Iterable[PairRecord], translator: Translator) -> int:
     """How many records have a text that encodes into other tokens than theirs."""
     with_text = [record for record in records if record.text is not None]
-    texts = vocabulary.encode([record.text or "" for record in with_text])
+    texts = translator.encode_targets([(record.source, record.text or "") for record in with_text])
     return sum(
         [token for token in record.target if token != EOS] != encoded
         for record, encoded in zip(with_text, texts, strict=True)

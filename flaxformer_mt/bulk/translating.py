@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from flaxformer_mt.bulk.forms import Form, Record
@@ -15,6 +15,7 @@ from flaxformer_mt.decoding.options import LineOptions, SearchOptions, Several
 from flaxformer_mt.wording import counted
 
 if TYPE_CHECKING:
+    from flaxformer_mt.decoding.alignment import Alignment
     from flaxformer_mt.decoding.text.translation import Translation
     from flaxformer_mt.decoding.translator import Translator
 
@@ -138,12 +139,14 @@ class TranslateSettings:
         records: Sequence[Record],
         translations: Sequence[Translation],
     ) -> bytes:
-        pairs = [
-            (record.source, hypothesis.tokens)
-            for record, translation in zip(records, translations, strict=True)
-            for hypothesis in translation.hypotheses
-        ]
-        alignments = iter(translator.align(pairs) if self.form.shown.alignments else ())
+        alignments: Iterator[Alignment] = iter(())
+        if self.form.shown.alignments:
+            pairs = [
+                (record.source, translator.target_of(hypothesis))
+                for record, translation in zip(records, translations, strict=True)
+                for hypothesis in translation.hypotheses
+            ]
+            alignments = iter(translator.align(pairs))
         output = []
         for index, (record, translation) in enumerate(zip(records, translations, strict=True)):
             own_alignments = list(itertools.islice(alignments, len(translation.hypotheses)))

@@ -197,6 +197,8 @@ def evaluate_run(options: Namespace, parser: ArgumentParser, processes: Processe
     def load() -> fm.Translator:
         translator = fm.Translator.load(run, which=Chosen(**chosen), shortlist=options.shortlist)
         translator = as_asked(options, translator)
+        if kept := _kept(translator):
+            say(kept)
         if not texts.keys() <= corpora.keys():  # text of the user's own
             say_if_untagged(translator)
         return translator
@@ -268,6 +270,14 @@ def _set_name(options: Namespace) -> str:
     if options.testset is not None:
         return f"{options.testset}.{options.langpair}".replace("/", "_")
     return PurePath(options.src).name.split(".")[0]
+
+
+def _kept(translator: fm.Translator) -> str:
+    """What the outputs that are scored have from their sources as it is; empty: nothing."""
+    config = translator.config
+    kept = ["URLs, addresses, placeholders and emoji (--keep)"] * config.keep
+    kept += ["unknown words (--copy-unknown)"] * config.copy_unknown
+    return f"kept as they are in the sources: {' and '.join(kept)}" if kept else ""
 
 
 def _report(evaluation: Evaluation, compile_seconds: float) -> None:

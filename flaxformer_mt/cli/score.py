@@ -67,7 +67,10 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
     flags(parser, WORKDIR, required=True)
     add_weights(parser)
-    names = ("length_penalty", "length_norm", "coverage_penalty", "batch_tokens")
+    names = (
+        *("length_penalty", "length_norm", "coverage_penalty", "batch_tokens"),
+        *("keep", "copy_unknown"),
+    )
     add_settings(parser, *names, note=" (default: the run's decoding.{})")
     flags(parser, DTYPE)
     pairs = "pairs (text files plain, .gz, .bz2, .xz or .zst; gs:// too)"

@@ -81,6 +81,7 @@ def _settings(options: argparse.Namespace) -> ServerSettings:
         keys=keys,
         cors_origins=tuple(options.cors),
         allowed_hosts=tuple(options.allowed_host),
+        keep=not options.no_keep,
         constraints=not options.no_constraints,
         examples=tuple(filter(None, map(str.strip, examples.split("\n")))),
         log=options.log,
@@ -127,6 +128,10 @@ _WHAT = {
     ),
     **DTYPE,
     **SHORTLIST,
+    "--no-keep": Flag(
+        "let the model translate URLs, e-mail addresses, placeholders and emoji, unless a request "
+        "has `keep` (default: they stay as they are)"
+    ),
     "--no-constraints": Flag("refuse `terms` and `forbid`, and compile nothing for them"),
     "--examples": Flag("example texts for the page, one per line", takes="FILE"),
     "--log": Flag(

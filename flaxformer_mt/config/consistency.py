@@ -175,6 +175,9 @@ def _decoding(decoding: DecodingConfig) -> Iterator[str]:
             number = getattr(decoding, name)
             if number:
                 yield f"'decoding.{name}' = {number} needs 'decoding.outputs' = 'text'"
+        for name in ("keep", "copy_unknown"):
+            if getattr(decoding, name):
+                yield f"'decoding.{name}' needs 'decoding.outputs' = 'text'"
 
 
 def _copied_symbols(config: ExperimentConfig) -> Iterator[str]:

@@ -817,6 +817,16 @@ class DecodingConfig:
         "its source; with a given model, which may have such symbols of its own, all of these if "
         "that setting is empty",
     )
+    keep: bool = setting(
+        False,
+        "URLs, e-mail addresses, placeholders such as {name}, %d or ICU's, and emoji stay as they "
+        "are: taken out before the model reads a line, and put back where word alignment says; so "
+        "do lines of numbers and punctuation alone",
+    )
+    copy_unknown: bool = setting(
+        False,
+        "words that the source vocabulary can't spell stay as they are, as with `keep`",
+    )
     batch_tokens: int = setting(
         0,
         "source positions times beams per device in a decoding batch (0: 8,192; in searches on a "

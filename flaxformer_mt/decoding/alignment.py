@@ -7,11 +7,13 @@ word is aligned to the source word with the largest share. Of one layer the weig
 over heads and not balanced: the baseline of Garg et al. (2019), arXiv 1909.02074.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import itertools
 import operator
-import unicodedata
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +26,12 @@ from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
 from flaxformer_mt.decoding.text.segments import Part, join_translations
 from flaxformer_mt.pages import text
 
-_UNSPACED = regex.compile(rf"(?!\p{{M}}){UNSPACED_LETTER}")
+WordPlaces = Callable[[str], Sequence[tuple[int, int]]]
+"""Where the words of a text begin and end."""
+_WORDS = re.compile(r"\S+")
+_UNSPACED = rf"(?!\p{{M}}){UNSPACED_LETTER}"
+# Accents and vowel signs go with their letter.
+_LETTERS = regex.compile(rf"{_UNSPACED}\p{{M}}*+|(?:(?!{_UNSPACED})[^\s\x1c-\x1f])++")
 _ROUNDS = 4
 _ADDED = 0.3  # to a column's sum
 
@@ -50,6 +57,16 @@ class Alignment:
         return f'<p style="word-spacing: 0.5em">{" ".join(words)}</p>'
 
 
+def words_of(line: str) -> list[tuple[int, int]]:
+    """The places of the words between blanks."""
+    return [match.span() for match in _WORDS.finditer(line)]
+
+
+def letters_of(line: str) -> list[tuple[int, int]]:
+    """The places of the words between blanks, and of each letter of a script without blanks."""
+    return [match.span() for match in _LETTERS.finditer(line)]
+
+
 def align_parts(
     forcing: TeacherForcing,
     vocabularies: Vocabularies,
@@ -58,58 +75,71 @@ def align_parts(
     layer: int | None = None,
     blanks: bool = True,
     tags: Sequence[int] = (),
-    letters: bool = False,
+    words: WordPlaces = words_of,
 ) -> list[Alignment]:
     """Each line's alignment: a line is its source, translation (None: the parts', joined with
     `blanks` if the target language has them between sentences) and parts. So many words at the
     beginning of a line as `tags` says (none: 0) are not of its text: no word is aligned to them,
-    and they aren't counted. With `letters`, each letter of a script without blanks between words
-    is a word."""
-    parts = list(itertools.chain.from_iterable(of for _, _, of in lines))
-    weights = (
-        forcing.aligning_weights(parts) if layer is None else forcing.cross_weights(parts, layer)
+    and they aren't counted. `words` finds the words of a text."""
+    attended = attended_words(
+        forcing, vocabularies, lines, layer=layer, blanks=blanks, tags=tags, words=words
     )
-    words_of = _ByTargetWord(vocabularies, balanced=layer is None, letters=letters)
-    aligned = []
-    for (source, target, of), tag_words in zip(lines, tags or [0] * len(lines), strict=True):
-        if target is None:
-            texts = [part.tgt_text for part in of]
-            target = join_translations(texts, of, blanks=blanks)
-        of_parts = [next(weights) for _ in of]
-        aligned.append(_align(source, target, of, of_parts, words_of, tag_words))
-    return aligned
+    return [
+        Alignment(src_words=src_words, tgt_words=tgt_words, links=tuple(_links(rows)))
+        for src_words, tgt_words, rows in attended
+    ]
 
 
-def _align(
-    source: str,
-    target: str,
-    parts: Sequence[Part],
-    weights: Sequence[Float[np.ndarray, "tgt src"]],
-    words_of: "_ByTargetWord",
-    tags: int,
-) -> Alignment:
-    src, tgt = (_Words(line, letters=words_of.letters) for line in (source, target))
-    attended = words_of(src, tgt, parts, weights)
-    links: list[tuple[int, int]] = []
+def _links(rows: Iterable[AttendedWord]) -> Iterator[tuple[int, int]]:
     # A word that goes on in the next part is there once for each of these parts.
-    for tgt_word, of_parts in itertools.groupby(attended, key=operator.attrgetter("tgt_word")):
+    for tgt_word, of_parts in itertools.groupby(rows, key=operator.attrgetter("tgt_word")):
         sums: dict[int, float] = {}  # by source word
         for _, first_src_word, of_part in of_parts:
-            for src_word, weight in enumerate(of_part, start=first_src_word - tags):
-                if src_word < 0:  # a tag
-                    continue
+            for src_word, weight in enumerate(of_part, start=first_src_word):
                 sums[src_word] = sums.get(src_word, 0.0) + weight
         if any(sums.values()):
-            links.append((max(sums, key=sums.__getitem__), tgt_word))
-    return Alignment(src_words=src.texts[tags:], tgt_words=tgt.texts, links=tuple(links))
+            yield max(sums, key=sums.__getitem__), tgt_word
 
 
-class _Attended(NamedTuple):
+class AttendedWord(NamedTuple):
     """What one target word attends to in a part of its line."""
 
     tgt_word: int
     first_src_word: int
     weights: list[float]  # of that source word and those after it
+
+
+def attended_words(
+    forcing: TeacherForcing,
+    vocabularies: Vocabularies,
+    lines: Sequence[tuple[str, str | None, Sequence[Part]]],
+    *,
+    layer: int | None = None,
+    blanks: bool,
+    tags: Sequence[int],
+    words: WordPlaces,
+) -> Iterator[tuple[tuple[str, ...], tuple[str, ...], Iterator[AttendedWord]]]:
+    """Each line's source words and target words, and what the latter attend to, in the line's
+    order; arguments as for `align_parts`."""
+    parts = list(itertools.chain.from_iterable(of for _, _, of in lines))
+    weights = (
+        forcing.aligning_weights(parts) if layer is None else forcing.cross_weights(parts, layer)
+    )
+    by_target_word = _ByTargetWord(vocabularies, balanced=layer is None)
+    for (source, target, of), tag_words in zip(lines, tags or [0] * len(lines), strict=True):
+        if target is None:
+            texts = [part.tgt_text for part in of]
+            target = join_translations(texts, of, blanks=blanks)
+        of_parts = [next(weights) for _ in of]
+        src, tgt = (_Words(text, words) for text in (source, target))
+        rows = by_target_word(src, tgt, of, of_parts)
+        yield src.texts[tag_words:], tgt.texts, _without_tags(rows, tag_words)
+
+
+def _without_tags(rows: Iterable[AttendedWord], tags: int) -> Iterator[AttendedWord]:
+    for tgt_word, first_src_word, weights in rows:
+        skipped = max(0, tags - first_src_word)
+        yield AttendedWord(tgt_word, max(first_src_word - tags, 0), weights[skipped:])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,15 +148,14 @@ class _ByTargetWord:
 
     vocabularies: Vocabularies
     balanced: bool
-    letters: bool
 
     def __call__(
         self,
-        src: "_Words",
-        tgt: "_Words",
+        src: _Words,
+        tgt: _Words,
         parts: Sequence[Part],
         weights: Sequence[Float[np.ndarray, "tgt src"]],
-    ) -> Iterator[_Attended]:
+    ) -> Iterator[AttendedWord]:
         for part, part_weights in zip(parts, weights, strict=True):
             src_spans, tgt_spans = self._spans(part)
             columns = src.of_pieces(part.src_text, src_spans)
@@ -143,7 +172,7 @@ class _ByTargetWord:
             if self.balanced:
                 sums = _balanced(sums)
             for tgt_word, of_word in enumerate(sums.tolist(), start=top):
-                yield _Attended(tgt_word, left, of_word)
+                yield AttendedWord(tgt_word, left, of_word)
 
     def _spans(self, part: Part) -> tuple[list[tuple[int, int]], Sequence[tuple[int, int]]]:
         """The bytes of each piece of both sides; before the source text they are negative."""
@@ -168,29 +197,19 @@ def _balanced(weights: Float[np.ndarray, "tgt src"]) -> Float[np.ndarray, "tgt s
 
 
 class _Words:
-    """The words of a line, and the word that each piece of its parts belongs to. With `letters`,
-    each letter of a script without blanks between words is a word."""
+    """The words of a line, and the word that each piece of its parts belongs to."""
 
-    def __init__(self, line: str, *, letters: bool = False) -> None:
+    def __init__(self, line: str, places: WordPlaces) -> None:
+        spans = places(line)
+        self.texts = tuple(line[start:end] for start, end in spans)
         self._line = line.encode()
         self._end = 0  # of the last part, in bytes
-        alone = {match.start() for match in _UNSPACED.finditer(line)} if letters else set()
-        texts: list[str] = []
         # The word at each byte; at a blank the next one, whose piece may begin there.
         of_bytes: list[int] = []
-        was_blank, was_alone = True, False
+        word = 0
         for place, character in enumerate(line):
-            is_blank = character.isspace()
-            # Accents and vowel signs go with their letter.
-            is_sign = was_alone and unicodedata.category(character).startswith("M")
-            is_alone = place in alone
-            if not is_blank and (was_blank or is_alone or (was_alone and not is_sign)):
-                texts.append("")
-            if not is_blank:
-                texts[-1] += character
-            of_bytes += [len(texts) - 1 + is_blank] * len(character.encode())
-            was_blank, was_alone = is_blank, is_alone or is_sign
-        self.texts = tuple(texts)
+            word += word < len(spans) and place >= spans[word][1]
+            of_bytes += [word] * len(character.encode())
         self._of_bytes = np.array([*of_bytes, len(self.texts)], np.int64)
 
     def of_pieces(self, part: str, spans: Sequence[tuple[int, int]]) -> Int[np.ndarray, " pieces"]:

@@ -23,8 +23,17 @@ from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.training_text import TrainingText
 from flaxformer_mt.data.vocabulary import UNK, Vocabularies
 from flaxformer_mt.decoding import arguments
-from flaxformer_mt.decoding.alignment import Alignment, align_parts
+from flaxformer_mt.decoding.alignment import (
+    Alignment,
+    AttendedWord,
+    WordPlaces,
+    align_parts,
+    attended_words,
+    letters_of,
+    words_of,
+)
 from flaxformer_mt.decoding.errors import DecodingError, LineError, TargetError
+from flaxformer_mt.decoding.keeping import Keeping, unmarked
 from flaxformer_mt.decoding.length_choice import with_choice, with_settings
 from flaxformer_mt.decoding.masks.base import Mask
 from flaxformer_mt.decoding.masks.copies import CopiedSymbols, copied_types
@@ -42,8 +51,9 @@ from flaxformer_mt.decoding.run.arrays import ConstraintSizes
 from flaxformer_mt.decoding.run.decoder import BatchDecoder
 from flaxformer_mt.decoding.run.programs import Models, Params, suited
 from flaxformer_mt.decoding.teacher_forcing import Attention, Scored, TeacherForcing
+from flaxformer_mt.decoding.text.kept import marked_vocabularies, units
 from flaxformer_mt.decoding.text.segments import Overlong, Part, Target, cut_pairs, encode, lead_of
-from flaxformer_mt.decoding.text.translation import Joiner, Translation
+from flaxformer_mt.decoding.text.translation import Hypothesis, Joiner, Translation
 from flaxformer_mt.files.reading import read_file
 from flaxformer_mt.model.embedding import softmax_table, table_rows
 from flaxformer_mt.model.parameters import count, count_by_formula
@@ -61,6 +71,7 @@ from flaxformer_mt.wording import listed
 _LOGGER = logging.getLogger(__name__)
 Member = tuple[Any, Transformer]  # a tree under "params" and its model
 _SHOWN = 10  # of the lines that a warning is about
+_FEWEST_ALIGNED = 8  # translations that are aligned together
 _DECODERS = 8  # searches that a translator keeps, by what they depend on
 _first_process: int | None = None  # which made the first Translator
 
@@ -347,6 +358,10 @@ class Translator:
         tokens may come next (`masks.base.Mask`); `constraint_sizes` keep few programs for required
         and forbidden phrases.
 
+        With the settings `keep` and `copy_unknown`, texts of a line stay as they are: tokens and
+        scores are of what the model has read and said without them. A line of nothing else has no
+        tokens. Phrases that repeat or forbid such a text are a LineError.
+
         Before anything is searched: raises OverlongError and LineError with the line's number,
         other DecodingErrors, ValueError for contradictory settings and lists of another length, and
         TypeError for arguments of another type. During the search: LineError for a line whose
@@ -374,6 +389,18 @@ class Translator:
         self, lines: Sequence[str], options: SearchOptions, wanted: Sequence[LineOptions]
     ) -> list[Translation]:
         """As `translate_with`, of arguments that are checked."""
+        if not self._keeps:
+            return self._searched(lines, options, wanted)
+        keeping = self._keeping
+        marked = keeping.marked(lines)
+        keeping.check(marked, options, wanted)
+        translations = self._searched([line.text for line in marked], options, wanted)
+        return keeping.restored(marked, translations, options, wanted, self._attended_units)
+
+    def _searched(
+        self, lines: Sequence[str], options: SearchOptions, wanted: Sequence[LineOptions]
+    ) -> list[Translation]:
+        """The translations of lines, which may have marks."""
         if self.config.outputs == "trees":
             lines = [escaped(line) for line in lines]
         lines = self._tagged(lines)
@@ -404,9 +431,39 @@ class Translator:
         ]
 
     @property
+    def _keeps(self) -> bool:
+        """Whether outputs keep texts of their sources. Raises DecodingError for trees."""
+        if not (self.config.keep or self.config.copy_unknown):
+            return False
+        if self.config.outputs == "trees":
+            raise DecodingError(
+                "decoding.keep and decoding.copy_unknown need outputs that are text"
+            )
+        return True
+
+    @property
+    def _keeping(self) -> Keeping:
+        return Keeping(
+            self.vocabularies,
+            self.tags,
+            fixed=self.config.keep,
+            unknown=self.config.copy_unknown,
+            copies=self._copies if self.config.copy_symbols else {},
+        )
+
+    @functools.cached_property
+    def _marked_vocabularies(self) -> Vocabularies:
+        return marked_vocabularies(self.vocabularies)
+
+    @property
+    def _reading(self) -> Vocabularies:
+        """Those that read lines, with marks if there may be any."""
+        return self._marked_vocabularies if self._keeps else self.vocabularies
+
+    @property
     def _preparer(self) -> SourcePreparer:
         return SourcePreparer(
-            self.vocabularies,
+            self._reading,
             self.max_length,
             self.src_lang,
             trees=self.config.outputs == "trees",
@@ -455,7 +512,8 @@ class Translator:
         """The search, made once for what it depends on."""
         _check_not_forked()
         # A copy with other settings or weights shares the decoders.
-        key = options.of_search, suppress, self.config, self._ensemble.key, id(self.shortlist)
+        config = _of_search(self.config)
+        key = options.of_search, suppress, config, self._ensemble.key, id(self.shortlist)
         with self._decoders_lock:  # threads may share a translator
             kept = self._decoders.get(key)
             if kept is None:
@@ -474,7 +532,7 @@ class Translator:
         return BatchDecoder(
             params,
             models,
-            self.config,
+            _of_search(self.config),
             n_best=self.config.beam_size if options.mbr else options.n_best,
             suppress=suppress,
             sampling=options.sampling,
@@ -514,10 +572,26 @@ class Translator:
 
         Raises OverlongError, TargetError and DecodingError.
         """
-        checked = self._tagged_pairs(arguments.pairs(pairs))
+        checked = self._tagged_pairs(self._marked_pairs(arguments.pairs(pairs)))
         return self._forcing("scores are").score(
             self._cut_pairs(checked, arguments.overlong(overlong))
         )
+
+    def encode_targets(self, pairs: Sequence[tuple[str, str]]) -> list[list[int]]:
+        """The tokens of translations of these sources, without what they keep of them. Raises
+        DecodingError."""
+        targets = [str(target) for _, target in self._marked_pairs(pairs)]
+        return encode(self._reading.tgt, targets)
+
+    def _marked_pairs(self, pairs: Sequence[tuple[str, Target]]) -> Sequence[tuple[str, Target]]:
+        """The pairs with marks for what outputs keep of the source."""
+        if not self._keeps:
+            return pairs
+        sources, targets = self._keeping.marked_pairs(pairs)
+        return [
+            (source.text, given if target is None else target.text)
+            for source, target, (_, given) in zip(sources, targets, pairs, strict=True)
+        ]
 
     def attend(self, src: str, tgt: Target) -> Attention:
         """All attention weights as the model reads `src` and says `tgt` (text or tokens). Raises
@@ -551,29 +625,80 @@ class Translator:
         """
         forcing = self._forcing("alignments need")
         given = arguments.pairs(pairs)
-        checked = self._tagged_pairs(given)
-        cut = self._cut_pairs(checked, arguments.overlong(overlong))
-        lines = [
+        checked = arguments.overlong(overlong)
+        if layer is not None:
+            layer = arguments.whole_number("layer", layer)
+        words = letters_of if arguments.flag("letters", letters) else words_of
+        if not self._keeps:
+            return self._aligned(forcing, given, checked, layer=layer, words=words)
+        sources, targets = self._keeping.marked_pairs(given)
+        marked = [
+            (source.text, target if marked_target is None else marked_target.text)
+            for source, marked_target, (_, target) in zip(sources, targets, given, strict=True)
+        ]
+        alignments = self._aligned(forcing, marked, checked, layer=layer, words=words)
+        return list(map(unmarked, alignments, sources, targets, itertools.repeat(words)))
+
+    def target_of(self, output: Hypothesis | Translation) -> Target:
+        """What `align` takes of an output of `translate`: its tokens, or its text if that has more,
+        kept from the source."""
+        return output.text if self._keeps else output.tokens
+
+    def _attended_units(
+        self, pairs: Sequence[tuple[str, Target]]
+    ) -> Iterator[Iterable[AttendedWord]]:
+        """What the units of marked sources' translations attend to, by the first model."""
+        forcing = TeacherForcing(self.params, self.model, self.config, self.mesh)
+        # Few are filled up by repetition: a program for each small number would be compiled.
+        filled = [*pairs, *[pairs[-1]] * (_FEWEST_ALIGNED - len(pairs))]
+        lines, tags = self._lines_to_align(filled, "split", units)
+        attended = attended_words(
+            forcing,
+            self._reading,
+            lines,
+            blanks=has_blanks_between_sentences(self.tgt_lang),
+            tags=tags,
+            words=units,
+        )
+        return (rows for _, _, rows in attended)
+
+    def _aligned(
+        self,
+        forcing: TeacherForcing,
+        pairs: Sequence[tuple[str, Target]],
+        overlong: Overlong,
+        *,
+        layer: int | None,
+        words: WordPlaces,
+    ) -> list[Alignment]:
+        """As `align`, of lines that may have marks."""
+        lines, tags = self._lines_to_align(pairs, overlong, words)
+        return align_parts(
+            forcing,
+            self._reading,
+            lines,
+            layer=layer,
+            blanks=has_blanks_between_sentences(self.tgt_lang),
+            tags=tags,
+            words=words,
+        )
+
+    def _lines_to_align(
+        self, pairs: Sequence[tuple[str, Target]], overlong: Overlong, words: WordPlaces
+    ) -> tuple[list[tuple[str, str | None, Sequence[Part]]], list[int]]:
+        """The lines that `align_parts` takes, and how many words of each are its tag's."""
+        checked = self._tagged_pairs(pairs)
+        cut = self._cut_pairs(checked, overlong)
+        lines: list[tuple[str, str | None, Sequence[Part]]] = [
             (source, target if isinstance(target, str) else None, parts)
             for (source, target), parts in zip(checked, cut, strict=True)
         ]
-        if layer is not None:
-            layer = arguments.whole_number("layer", layer)
-        blanks = has_blanks_between_sentences(self.tgt_lang)
-        words = len(self.tag.split())
+        tag_words = len(words(self.tag))
         tags = [
-            0 if source == tagged else words
-            for (source, _), (tagged, _) in zip(given, checked, strict=True)
+            0 if source == tagged else tag_words
+            for (source, _), (tagged, _) in zip(pairs, checked, strict=True)
         ]
-        return align_parts(
-            forcing,
-            self.vocabularies,
-            lines,
-            layer=layer,
-            blanks=blanks,
-            tags=tags,
-            letters=arguments.flag("letters", letters),
-        )
+        return lines, tags
 
     def _tagged(self, lines: Sequence[str]) -> Sequence[str]:
         """The lines with the tag of `with_tag`, except for those that have one or are blank."""
@@ -595,7 +720,7 @@ class Translator:
         """The parts of each pair; none if both sides are blank for `translate`."""
         cut = cut_pairs(
             pairs,
-            self.vocabularies,
+            self._reading,
             max_length=self.max_length,
             overlong=overlong,
             language=self.src_lang,
@@ -646,6 +771,11 @@ class Translator:
         if len(self.members) > 1:
             raise DecodingError(f"{what} a single model: load the ensemble's runs one at a time")
         return TeacherForcing(self.params, self.model, self.config, self.mesh)
+
+
+def _of_search(config: DecodingConfig) -> DecodingConfig:
+    """The settings that the search itself depends on: with and without kept texts it's the same."""
+    return dataclasses.replace(config, keep=False, copy_unknown=False)
 
 
 def _for_search(model: Transformer) -> Transformer:

@@ -74,6 +74,8 @@ def search_of(config: DecodingConfig, program: str) -> tuple[float, str]:
         "min_length": 0,
         "min_ratio": 0.0,
         "copy_symbols": False,
+        "keep": False,
+        "copy_unknown": False,
         "outputs": "text",
     }
     for name, off in without_form.items():

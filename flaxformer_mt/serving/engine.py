@@ -34,6 +34,7 @@ class Key(NamedTuple):
     n_best: int
     terms: tuple[tuple[str, str], ...] = ()
     forbid: tuple[str, ...] = ()
+    keep: bool = True
 
     @property
     def constrained(self) -> bool:
@@ -90,13 +91,19 @@ class Engine:
         self, translator: Translator, *, widest: int, largest: int, diverse: bool = False
     ) -> None:
         self.translator = translator
+        self._others: dict[bool, Translator] = {}  # by whether they keep URLs and so on
         self.widest, self._largest, self._diverse = widest, largest, diverse
 
     def key_of(
-        self, n_best: int, terms: Mapping[str, str] | None = None, forbid: Sequence[str] = ()
+        self,
+        n_best: int,
+        terms: Mapping[str, str] | None = None,
+        forbid: Sequence[str] = (),
+        *,
+        keep: bool = True,
     ) -> Key:
         searched = n_best if n_best == 1 or self._diverse else self.widest
-        return Key(searched, tuple((terms or {}).items()), tuple(forbid))
+        return Key(searched, tuple((terms or {}).items()), tuple(forbid), keep)
 
     def searches(self) -> list[Key]:
         """The keys that requests without terms and forbidden phrases may need."""
@@ -153,17 +160,28 @@ class Engine:
             Translated(sentence, translation, [None] * min(sentence.aligned, key.n_best))
             for sentence, translation in zip(sentences, translations, strict=False)
         ]  # without the repetitions that filled it
-        self._align_batch(batch)
+        self._align_batch(batch, key.keep)
         return batch
+
+    def _keeping(self, keep: bool) -> Translator:
+        """The translator that keeps URLs and so on, or not; both share compiled searches. Trees
+        have nothing to keep."""
+        config = self.translator.config
+        if keep == config.keep or config.outputs == "trees":
+            return self.translator
+        if keep not in self._others:
+            self._others[keep] = self.translator.with_config(keep=keep)
+        return self._others[keep]
 
     def _searched(self, key: Key, sentences: Sequence[QueuedSentence]) -> list[Translation]:
         """The translations of a filled batch. Raises Refusal for terms and phrases."""
-        translations = self._search(self.translator, key, sentences)
+        keeping = self._keeping(key.keep)
+        translations = self._search(keeping, key, sentences)
         for number, sentence in enumerate(sentences):
             if sentence.languages is not None and translations[number].split:
                 # Its languages decide how it is cut and joined. Few sentences are too long for the
                 # model: to search each twice costs less than batches of one direction.
-                translator = self.translator.in_languages(*sentence.languages)
+                translator = keeping.in_languages(*sentence.languages)
                 (translations[number],) = self._search(translator, key, [sentence])
         return translations
 
@@ -188,7 +206,7 @@ class Engine:
                 message = f"'{shown(sentences[error.number].text)}': {message}"
             raise bad_request(message) from error
 
-    def _align_batch(self, batch: Sequence[Translated]) -> None:
+    def _align_batch(self, batch: Sequence[Translated], keep: bool) -> None:
         """Sets the alignments that were asked for, where there can be any."""
         hypotheses = [
             (translated, rank, hypothesis.text)
@@ -203,6 +221,7 @@ class Engine:
             of_kind = [one for one in hypotheses if one[0].sentence.letters == letters]
             alignments = self.align(
                 [(translated.sentence.read, text) for translated, _, text in of_kind],
+                keep=keep,
                 letters=letters,
             )
             for (translated, rank, _), alignment in zip(of_kind, alignments, strict=True):
@@ -210,27 +229,15 @@ class Engine:
                 translated.alignments[rank] = _without_code(alignment, code)
 
     def align(
-        self, pairs: Sequence[tuple[str, str]], *, letters: bool = False
+        self, pairs: Sequence[tuple[str, str]], *, keep: bool = True, letters: bool = False
     ) -> list[Alignment | None]:
         """Alignments; None for a pair that is too long for the model."""
         filled = [*pairs, *list(pairs[-1:]) * (-len(pairs) % ALIGNED_TOGETHER)]
         alignments: list[Alignment | None] = []
         for start in range(0, len(filled), ALIGNED_TOGETHER):
             together = filled[start : start + ALIGNED_TOGETHER]
-            alignments += self._aligned_if_possible(together, letters)
+            alignments += _aligned_if_possible(self._keeping(keep), together, letters)
         return alignments[: len(pairs)]
-
-    def _aligned_if_possible(
-        self, pairs: Sequence[tuple[str, str]], letters: bool
-    ) -> list[Alignment | None]:
-        try:
-            return list(self.translator.align(pairs, letters=letters))
-        except DecodingError:
-            if len(pairs) == 1:
-                return [None]
-            # An output may be too long to be forced through the model: pair by pair.
-            one_by_one = [self._aligned_if_possible([pair], letters) for pair in pairs]
-            return [alignment for of_pair in one_by_one for alignment in of_pair]
 
     def _attend(self, request: AttentionRequest) -> Attended:
         translation = request.translation
@@ -245,6 +252,19 @@ class Engine:
         except (OverlongError, TargetError) as error:
             raise bad_request(str(error)) from error
         return translation, pick(attention, kind=request.kind, layer=request.layer + 1)
+
+
+def _aligned_if_possible(
+    translator: Translator, pairs: Sequence[tuple[str, str]], letters: bool
+) -> list[Alignment | None]:
+    try:
+        return list(translator.align(pairs, letters=letters))
+    except DecodingError:
+        if len(pairs) == 1:
+            return [None]
+        # An output may be too long to be forced through the model: pair by pair.
+        one_by_one = [_aligned_if_possible(translator, [pair], letters) for pair in pairs]
+        return [alignment for of_pair in one_by_one for alignment in of_pair]
 
 
 def _without_code(alignment: Alignment | None, code: str) -> Alignment | None:

@@ -46,6 +46,7 @@ _Phrase = Annotated[str, Field(pattern=_VISIBLE, max_length=60)]
 _MOST_FIELDS = 100  # of a form
 _MOST_HEAD_BYTES = 1000  # of a field's head in a multipart form
 _PLAIN_CODING = ("7bit", "8bit", "binary")
+KEEP = "URLs, e-mail addresses, placeholders and emoji stay as they are"
 _TOO_LARGE = {"string_too_long", "too_long"}
 _CLEARER = {"missing": "is missing", "string_pattern_mismatch": "must not be blank"}
 _M = TypeVar("_M", bound="_Body")
@@ -125,6 +126,7 @@ class TranslateRequest(_Body):
     sentences: Annotated[bool, _PLAIN] = Field(
         default=True, description="split texts at sentence ends, not only at line ends"
     )
+    keep: Annotated[bool, _PLAIN] = Field(default=True, description=KEEP)
     terms: dict[_Phrase, _Phrase] = Field(
         default={},
         max_length=60,
@@ -196,6 +198,7 @@ class TranslateTask:
     texts: tuple[CodedSentences, ...]
     n_best: int  # of the request, but at most the beam's size
     direction: tuple[str, str]  # the source language and the target language
+    keep: bool = True
     documents: tuple[Document, ...] = ()  # HTML: their segments are the `texts`
 
     @property
@@ -242,6 +245,10 @@ class Reader:
             __base__=TranslateRequest,
             text=texts,
             n_best=(integer(1, self.most_hypotheses), 1),
+            keep=(
+                Annotated[bool, _PLAIN],
+                Field(default=settings.keep, description=KEEP),
+            ),
             source=(
                 Annotated[source, known_source],
                 model.src_lang if len(model.directions) == 1 else "auto",
@@ -282,24 +289,30 @@ class Reader:
         _at_most(sum(map(len, texts)), self.settings.max_characters, "characters")
         n_best = min(form.n_best, self.most_hypotheses)
         if direction[0] == direction[1]:
-            return TranslateTask(form, tuple(map(untranslated, texts)), n_best, direction)
+            return TranslateTask(
+                form, tuple(map(untranslated, texts)), n_best, direction, keep=False
+            )
+        keep = _keeps(form, self.settings)
         documents = _documents(texts) if form.format == "html" else ()
         if documents:
             texts = [segment.text for document in documents for segment in document.segments]
-        split_texts = tuple(
-            coded_sentences(
-                text,
-                direction[0],
-                at_marks=form.sentences,
-                codes=self.model.codes,
-                code=self.model.tag_of(direction),
-                together=self.model.together,
-            )
-            for text in texts
-        )
+        split_texts = tuple(self._split(text, direction, keep, form.sentences) for text in texts)
         sentence_count = sum(len(text.texts) for text in split_texts)
         _at_most(sentence_count, self.settings.max_sentences, "sentences")
-        return TranslateTask(form, split_texts, n_best, direction, documents)
+        return TranslateTask(form, split_texts, n_best, direction, keep, documents)
+
+    def _split(
+        self, text: str, direction: tuple[str, str], keep: bool, at_marks: bool
+    ) -> CodedSentences:
+        return coded_sentences(
+            text,
+            direction[0],
+            at_marks=at_marks,
+            codes=self.model.codes,
+            code=self.model.tag_of(direction),
+            together=self.model.together,
+            keep=keep,
+        )
 
     def _direction(self, form: TranslateRequest | LibreTranslateRequest) -> tuple[str, str]:
         """The direction that a request asks for. Where it leaves a language open, the model's first
@@ -349,6 +362,10 @@ def _limits_as_in_libretranslate() -> Iterator[None]:
 def _either(codes: Sequence[str]) -> str:
     *others, last = map(repr, codes)
     return f"{', '.join(others)} or {last}" if others else last
+
+
+def _keeps(form: TranslateRequest | LibreTranslateRequest, settings: ServerSettings) -> bool:
+    return form.keep if isinstance(form, TranslateRequest) else settings.keep
 
 
 def _given_texts(form: TranslateRequest | LibreTranslateRequest, kind: str) -> list[str]:

@@ -133,7 +133,7 @@ class Service:
             for text, aligned in zip(task.texts, task.aligned, strict=True)
             for sentence, code in zip(text.texts, text.codes, strict=True)
         ]
-        key = self.engine.key_of(task.n_best, form.terms, form.forbid)
+        key = self.engine.key_of(task.n_best, form.terms, form.forbid, keep=task.keep)
         submitted = self.batcher.submit(key, sentences)
         self.metrics.sentences.inc(len(sentences))
         self.metrics.characters.inc(sum(len(sentence.text) for sentence in sentences))

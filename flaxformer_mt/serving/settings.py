@@ -101,6 +101,7 @@ class ServerSettings:
         "WORDS",
         least=0,
     )
+    keep: bool = True  # whether URLs, placeholders and so on stay, unless a request says otherwise
     constraints: bool = True  # whether requests may have terms and forbidden phrases
     keys: frozenset[str] = frozenset()  # empty: no key needed
     cors_origins: tuple[str, ...] = ()  # whose pages may use the API; "*": everybody's

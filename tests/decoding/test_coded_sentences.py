@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from flaxformer_mt.decoding.text.coded_sentences import LONGEST, coded_sentences
+from flaxformer_mt.keeping.spans import kept_spans
 from flaxformer_mt.sentences import split_sentences
 
 PARTS = [*"aB3 .!?…,\"'”)(。！」\t\xa0\u3000\n\u2028", "Dr", " é", "long " * 100]
@@ -19,6 +20,22 @@ def test_nothing_is_lost_and_no_part_is_too_long(text):
         assert all(0 < len(sentence) <= LONGEST for sentence in cut.texts)
         assert not any(cut.codes)
         assert cut == coded_sentences(text, "en", at_marks=at_marks, codes=CODES)
+
+
+KEPT = ["{name}", "https://e.x/?a=1", "a@b.cd", "🙂", "{n, plural, one {a. B\n} other {! C}}", "%s"]
+
+
+@given(st.lists(st.sampled_from([*PARTS, *KEPT]), max_size=40).map("".join))
+def test_no_cut_is_within_what_is_kept(text):
+    for at_marks in (True, False):
+        cut = coded_sentences(text, "en", at_marks=at_marks, codes=CODES, keep=True)
+        assert cut.joined(cut.texts) == text
+        places, end = [], 0
+        for before, sentence in zip(cut.glue, cut.texts, strict=False):
+            places += [end, end := end + len(before)]
+            end += len(sentence)
+        for span in kept_spans(text):
+            assert not any(span.core_start < place < span.core_end for place in [*places, end])
 
 
 @given(texts | st.text())

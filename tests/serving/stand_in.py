@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.serving.process import ServerProcess
+from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.errors import DecodingError, OverlongError
 from flaxformer_mt.decoding.teacher_forcing import Attention
@@ -50,6 +51,7 @@ class StandIn:
     """Notes each call; closing `open` holds calls up, and some words break it."""
 
     heads = 2
+    config = DecodingConfig()
 
     def __init__(self):
         self.open = threading.Event()
@@ -68,6 +70,12 @@ class StandIn:
             text = " ".join([*terms, " ".join(allowed)])
             translations.append(self._translation(text, options.n_best))
         return translations
+
+    def with_config(self, **settings):
+        """The same calls, with other settings."""
+        other = copy.copy(self)
+        other.config = dataclasses.replace(self.config, **settings)
+        return other
 
     def in_languages(self, src_lang, tgt_lang):
         """The same calls, noted with these languages."""

@@ -82,12 +82,55 @@ def test_after_the_warm_up_nothing_compiles(server, caplog):
             for text in SENTENCES
         ),
     ]
+    payloads.append(("/translate", {"text": "the cat sees {name} ."}))
     # By name: the count of programs is the process's, other tests' servers included.
     with logged_compilations(), concurrent.futures.ThreadPoolExecutor(12) as clients:
         answers = list(clients.map(lambda payload: server.post(*payload), payloads))
     assert {status for status, _ in answers} == {200}
     said = [record.getMessage() for record in caplog.records]
     assert not [payload for payload in said if payload.startswith("Compiling")]
+
+
+KEPT = "the cat sees {name} . see https://example.org/a?A=1 \n1,234.56\n{n, plural, one {a\n? A}}"
+
+
+def test_urls_placeholders_and_numbers_stay(server, translator):
+    keeping = translator.with_config(keep=True)
+    for text in (KEPT, f"“{KEPT}”", "🙂", "A dog runs. {name} Is it? Https://a.b/?c=1. 5."):
+        status, answer = server.translate(text, n_best=3, alignment=True)
+        assert status == 200, answer
+        (translation,) = answer["translations"]
+        for kept in (
+            "{name}",
+            "https://example.org/a?A=1",
+            "1,234.56",
+            "{n, plural, one {a\n? A}}",
+        ):
+            assert translation["text"].count(kept) == text.count(kept)
+        for sentence in translation["sentences"]:
+            expected = keeping.translate(sentence["source"], n_best=3)
+            texts = [hypothesis["text"] for hypothesis in sentence["hypotheses"]]
+            assert texts == [hypothesis.text for hypothesis in expected.hypotheses]
+
+
+def test_a_request_or_the_server_may_let_the_model_translate_all(server, translator):
+    line = "the cat sees {name} ."
+    plain, kept = (translator.with_config(keep=keep).translate(line).text for keep in (False, True))
+    assert plain != kept
+
+    def said(server, form, **wanted):
+        answer = server.post("/translate", {form: line, "source": "en", "target": "de", **wanted})
+        assert answer[0] == 200, answer
+        return answer[1].get("translatedText") or answer[1]["translations"][0]["text"]
+
+    assert said(server, "text") == said(server, "q") == kept
+    assert said(server, "text", keep=False) == plain
+    status, answer = server.translate(line, keep="no")
+    assert status == 400 and "'keep' should be a valid boolean" in answer["error"]
+    model = dataclasses.replace(MODEL, encoder_layers=1, decoder_layers=1)
+    with running(translator, model=model, keep=False, warm_up_words=0) as other:
+        assert said(other, "text") == said(other, "q") == plain
+        assert said(other, "text", keep=True) == kept
 
 
 def test_terms_and_forbidden_phrases_hold_for_every_sentence(server):

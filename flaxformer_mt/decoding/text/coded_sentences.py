@@ -1,10 +1,12 @@
 """A text as sentences that the model takes, each with its language code."""
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Collection, Sequence
 
 from flaxformer_mt.decoding.text.segments import Piece, join_translations, quoted, split_to_fit
+from flaxformer_mt.keeping.marks import MARK, put_back, with_marks
 from flaxformer_mt.sentences import LINE_ENDS, SplitText, Unquoted, split_sentences, unquoted
 
 LONGEST = 1000  # characters: about as many as models take at once
@@ -42,6 +44,7 @@ def coded_sentences(
     codes: Collection[str] = (),
     code: str = "",
     together: int | None = None,
+    keep: bool = False,
 ) -> CodedSentences:
     """A text's sentences as `translate` cuts each of its lines; `language` is the text's.
 
@@ -49,8 +52,40 @@ def coded_sentences(
     that is unknown (None), none is. Sentences longer than LONGEST are cut as for a model that takes
     no more. If a line begins with some of `codes`, these hold for later sentences too, until
     another line's; those that are a line by themselves, or before a mark that is set aside, are
-    left out of the text. Sentences before the first have `code`.
+    left out of the text. Sentences before the first have `code`. With `keep` no cut is within what
+    `translate` keeps.
     """
+    if keep:
+        line = with_marks(text, but=codes)
+        marked = _coded_sentences(line.text, language, at_marks, codes, code, together)
+        return _unmarked(marked, line.kept)
+    return _coded_sentences(text, language, at_marks, codes, code, together)
+
+
+def _unmarked(marked: CodedSentences, kept: Sequence[str]) -> CodedSentences:
+    """The sentences of a text that had marks instead of what is `kept`."""
+    waiting = iter(kept)
+
+    def restored(text: str) -> str:
+        return put_back(text, list(itertools.islice(waiting, text.count(MARK))))
+
+    texts = tuple(map(restored, marked.texts))
+    pieces = tuple(
+        dataclasses.replace(piece, text=text)
+        for piece, text in zip(marked.pieces, texts, strict=True)
+    )
+    return dataclasses.replace(marked, texts=texts, pieces=pieces)
+
+
+def _coded_sentences(
+    text: str,
+    language: str,
+    at_marks: bool,
+    codes: Collection[str],
+    code: str,
+    together: int | None,
+) -> CodedSentences:
+    """As `coded_sentences`, of a text that may have marks."""
     before, sentences = _split(text, language, at_marks, codes, together or 1)
     glue = [before]
     pieces: list[Piece] = []
@@ -127,7 +162,9 @@ def _parts(lead: str, sentence: str, language: str) -> tuple[list[Piece], list[s
     them."""
     around: list[str] = []
     end = 0
-    pieces = split_to_fit(sentence, lambda text: len(lead + text) <= LONGEST, language)
+    pieces = split_to_fit(
+        sentence, lambda text: len(lead + text) <= LONGEST, language, symbols=[MARK]
+    )
     for piece in pieces:
         start = sentence.index(piece.text, end)
         around.append(sentence[end:start])

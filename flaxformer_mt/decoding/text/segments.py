@@ -12,6 +12,7 @@ import regex
 from flaxformer_mt.config.languages import UNSPACED_LETTER
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, Vocabulary
 from flaxformer_mt.decoding.errors import DecodingError, OverlongError, TargetError
+from flaxformer_mt.keeping.marks import MARK, taken_out
 from flaxformer_mt.sentences import (
     Unquoted,
     quotations,
@@ -203,7 +204,23 @@ class _PairCutter:
         if too_long or EOS in tgt:
             return self._tokens_in_parts(number, source, tgt)
         (text,) = self.vocabularies.tgt.decode([tgt])
-        return [Part(source, tuple(src), text, tuple(tgt), tokens_given=True)]
+        part = self._only_piece(source, text, tgt) or Part(source, tuple(src), text, tuple(tgt))
+        return [dataclasses.replace(part, tokens_given=True)]
+
+    def _only_piece(self, source: str, text: str, tgt: Sequence[int]) -> Part | None:
+        """The part of a source whose sentences are all kept but for one, which `translate` reads
+        alone; None for other sources."""
+        if MARK not in source or self._is_one_piece(source):
+            return None
+        lead, pieces, encoded = source_pieces(
+            source,
+            self.vocabularies.src,
+            self.max_length,
+            self.language,
+            tags=self.tags,
+            by_sentence=True,
+        )
+        return _part(pieces[0], encoded[0], text, tgt, lead) if len(pieces) == 1 else None
 
     def _is_one_piece(self, source: str) -> bool:
         """Whether `translate` reads a source that fits as a whole."""
@@ -228,11 +245,12 @@ class _PairCutter:
         lead, pieces, sources = source_pieces(
             source, src, self.max_length, self.language, tags=self.tags, by_sentence=True
         )
-        # Marks that only the translation has are its words, and scored.
-        openings = [place for place, piece in enumerate(pieces) if piece.opening]
-        closings = [place for place, piece in enumerate(pieces) if piece.closing]
-        in_both = {*quotations(texts)}.intersection(zip(openings, closings, strict=True))
-        translations = unquoted_at(in_both, texts)
+        in_both = _quotations_of(pieces).intersection(quotations(texts))
+        translations = [
+            sentence for sentence in unquoted_at(in_both, texts) if not _is_kept(sentence.text)
+        ]
+        if len(translations) != len(pieces):
+            return []
         targets = encode(self.vocabularies.tgt, [sentence.text for sentence in translations])
         return [
             dataclasses.replace(
@@ -327,7 +345,38 @@ def source_pieces(
         pieces = split_to_fit(
             text, lambda part: fit(lead + part), language, symbols=vocabulary.symbols
         )
+    pieces = _with_text(pieces)
     return lead, pieces, encode(vocabulary, [lead + piece.text for piece in pieces])
+
+
+def _quotations_of(pieces: Sequence[Piece]) -> set[tuple[int, int]]:
+    """The places of the first and the last piece of every quotation whose marks are set aside.
+    Marks that only a translation has are its words, and scored."""
+    openings = [place for place, piece in enumerate(pieces) if piece.opening]
+    closings = [place for place, piece in enumerate(pieces) if piece.closing]
+    return {*zip(openings, closings, strict=True)}
+
+
+def _is_kept(text: str) -> bool:
+    """Whether there is nothing in a text but marks of what is kept."""
+    return MARK in text and not taken_out(text).strip()
+
+
+def _with_text(pieces: Sequence[Piece]) -> list[Piece]:
+    """The pieces without those that are nothing but marks of what is kept, if any are left. The
+    marks of a quotation go to their neighbours."""
+    remaining: list[Piece] = []
+    opening = ""
+    for piece in pieces:
+        if _is_kept(piece.text):
+            opening += piece.opening
+            if remaining and piece.closing:
+                closing = remaining[-1].closing + piece.closing
+                remaining[-1] = dataclasses.replace(remaining[-1], closing=closing)
+        else:
+            remaining.append(dataclasses.replace(piece, opening=opening + piece.opening))
+            opening = ""
+    return remaining or [*pieces]
 
 
 def lead_of(source: str, vocabulary: Vocabulary, tags: Set[str]) -> str:

@@ -1,0 +1,1 @@
+"""What stays in a translation as it is in the source: URLs, addresses, placeholders, emoji."""
