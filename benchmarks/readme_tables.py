@@ -73,6 +73,7 @@ TOPICS = {
         "multilingual",
         "symbols",
         "markup",
+        "keeping",
         "back_translation",
     ),
     "Translation of the built-in grammar": ("quickstart", "deviations"),
@@ -86,6 +87,12 @@ TOPICS = {
 
 # Metrics that have a name of their own. Others are shown under their plain name.
 LABELS = {
+    "items_kept_share": "URLs, addresses and placeholders kept",
+    "items_kept_share_without": "without `--keep`",
+    "bleu_beside_items": "BLEU of the rest",
+    "bleu_of_lines_as_they_were": "BLEU without them in the source",
+    "words_kept_share": "unknown words kept",
+    "words_kept_share_without": "without `--copy-unknown`",
     "ours_f1_en": "F1 of sentence ends, English",
     "best_peer_f1_en": "of the best other splitter",
     "ours_f1_de": "German",
