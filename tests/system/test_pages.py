@@ -94,8 +94,9 @@ def furnish(folder: Path, corpus: Path) -> None:
     (folder / "pairs.jsonl").write_text("".join(f"{line}\n" for line in objects))
     for name, size in (("train", 40), ("valid", 4), ("test", 4)):
         (folder / f"{name}.trees").write_text("".join(f"{line}\n" for line in trees(size)))
-    texts = "".join(f"<para>{src.replace(' ', ' <b>x</b> ', 1)}</para>" for src, _ in lines)
-    (folder / "book.xml").write_text(f"<book>{texts}<programlisting>x</programlisting></book>")
+    paragraphs = source.replace("\n", "</para>\n<para>").replace(" the ", " <b>the</b> ")
+    content = f"<para>{paragraphs}</para><programlisting>x</programlisting>"
+    (folder / "book.xml").write_text(f"<book>{content}</book>")
     write_arrays(folder / "opus-mt-en-de")
 
 
