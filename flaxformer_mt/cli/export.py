@@ -20,7 +20,7 @@ _NEEDED = WORKDIR | {
 }
 _WHAT = {
     "--quantization": Flag(
-        "ctranslate2: type of the weights; all but "
+        "ctranslate2, and int8 in bergamot: type of the weights; all but "
         "float32 change translations slightly; int8 may overflow on x86 CPUs without VNNI",
         choices=QUANTIZATIONS,
     ),

@@ -123,7 +123,9 @@ def test_the_next_machine_has_what_this_one_compiled(tmp_path, monkeypatch):
         Entries(*installed[-1]).put("other", b"program")
 
 
-@pytest.mark.parametrize("backend, found", [("tpu", b"program"), ("gpu", b"program"), ("cpu", None)])
+@pytest.mark.parametrize(
+    "backend, found", [("tpu", b"program"), ("gpu", b"program"), ("cpu", None)]
+)
 def test_a_host_with_another_cpu_finds_an_accelerators_programs(
     tmp_path, monkeypatch, backend, found
 ):
