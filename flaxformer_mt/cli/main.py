@@ -33,7 +33,7 @@ COMMANDS = {
     "doctor": "check a machine: devices, numbers, collectives, checkpoints, speed",
     "plan": "compile the training step for TPUs or GPUs you don't have: memory, time, cost",
     "export": "export a model to CTranslate2, Hugging Face or StableHLO, and compare the outputs",
-    "import": "convert a Hugging Face Marian model, such as OPUS-MT's, into a run directory",
+    "import": "convert a Marian model, such as OPUS-MT's, into a run directory",
     "config": "show a resolved configuration, or explain each setting",
 }
 

@@ -9,13 +9,17 @@ import sentencepiece
 import yaml
 
 from flaxformer_mt.config import DataConfig
+from flaxformer_mt.data.sentencepiece_training import ModelProto
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import ExportError
 from flaxformer_mt.interop.export import export
 from flaxformer_mt.interop.huggingface import Card
-from flaxformer_mt.interop.marian_files import read_binary, read_npz
+from flaxformer_mt.interop.import_npz import import_npz
+from flaxformer_mt.interop.marian_files import Content, read_binary, read_npz, write_npz
 from flaxformer_mt.interop.parity import Reference
 from flaxformer_mt.interop.weights import from_model
+from tests.cli.conftest import run as run
 from tests.interop.translators import LINES, translator
 
 MARIAN = {"positions": "tensor2tensor"}
@@ -207,3 +211,105 @@ def test_the_table_has_lost_the_begin_mark(tmp_path):
     assert not arrays["Wemb"][BOS].any()
     halves = np.concatenate([table[:, 0::2], table[:, 1::2]], 1)
     np.testing.assert_array_equal(arrays["Wemb"], halves - halves[BOS])
+
+
+@pytest.mark.parametrize("changes", FORMS, ids=str)
+def test_import_reads_the_folder_back(changes, tmp_path):
+    original, _ = exported(tmp_path / "out", "marian", changes)
+    import_npz(tmp_path / "out", tmp_path / "run", ["x"])
+    imported = Translator.load(tmp_path / "run")
+    sources = [[*ids, EOS] for ids in original.vocabularies.src.encode(LINES)]
+    assert imported.vocabularies.tgt.pieces() == original.vocabularies.tgt.pieces()
+    imported.config = original.config
+    assert Reference(imported).greedy(sources) == Reference(original).greedy(sources)
+
+    # The same weights, bit by bit, when they are exported again.
+    card = Card(data=DataConfig())
+    export(imported, tmp_path / "again", form="marian", card=card, sample=(LINES, "lines"))
+    first, second = (read_npz(tmp_path / name / "model.npz") for name in ("out", "again"))
+    assert first.settings == second.settings and first.arrays.keys() == second.arrays.keys()
+    marks = {"decoder_ff_logit_out_b"}  # whose share falls once more
+    for name in first.arrays.keys() - marks:
+        np.testing.assert_array_equal(second.arrays[name], first.arrays[name], err_msg=name)
+
+
+def test_a_vocabulary_with_marians_own_ids(tmp_path):
+    """Marian's has `</s>`, `<unk>` and no begin mark and padding: 0 and 1."""
+    exported(tmp_path / "out", "marian", MARIAN)
+    proto = ModelProto()
+    proto.ParseFromString((tmp_path / "out" / "vocab.spm").read_bytes())
+    kept = [piece for piece in proto.pieces if piece.piece not in ("<pad>", "<s>")]
+    del proto.pieces[:]
+    proto.pieces.extend(kept)
+    spec = proto.trainer_spec
+    spec.pad_id, spec.bos_id, spec.eos_id, spec.unk_id = -1, -1, 0, 1
+    (tmp_path / "out" / "vocab.spm").write_bytes(proto.SerializeToString())
+    content = read_npz(tmp_path / "out" / "model.npz")
+    arrays = dict(content.arrays)
+    arrays["Wemb"] = arrays["Wemb"][2:]
+    arrays["decoder_ff_logit_out_b"] = arrays["decoder_ff_logit_out_b"][:, 2:]
+    types = len(arrays["Wemb"])
+    write_npz(
+        tmp_path / "out" / "model.npz",
+        Content(arrays, content.settings | {"dim-vocabs": [types, types]}),
+    )
+    import_npz(tmp_path / "out", tmp_path / "run", ["x"])
+    imported, original = Translator.load(tmp_path / "run"), translator(**MARIAN)
+    assert imported.vocabularies.tgt.pieces() == original.vocabularies.tgt.pieces()
+    imported.config = original.config
+    sources = [[*ids, EOS] for ids in original.vocabularies.src.encode(LINES)]
+    assert Reference(imported).greedy(sources) == Reference(original).greedy(sources)
+
+
+def edited(path, **values):
+    content = yaml.safe_load(path.read_text()) | values
+    path.write_text(yaml.safe_dump(content))
+
+
+@pytest.mark.parametrize(
+    ("decoder", "settings", "arrays", "expected"),
+    [
+        ({"vocabs": ["a.yml", "a.yml"]}, {}, {}, r"a.yml: is not a SentencePiece model \(.spm\)"),
+        ({"models": []}, {}, {}, "is not a folder of Marian's: ValueError"),
+        ({"models": ["other.npz"]}, {}, {}, "other.npz: cannot be read as a Marian model"),
+        (
+            {},
+            {"transformer-preprocess": "n"},
+            {},
+            "here: transformer-preprocess = 'n'",
+        ),
+        ({}, {"type": "s2s"}, {}, "not supported here: type = 's2s'"),
+        ({}, {"dim-vocabs": [7, 7]}, {}, "vocab.spm: has 60 types, but the model 7"),
+        ({}, {"transformer-heads": 3}, {}, "dim-emb = 16 with 3 heads"),
+        ({}, {}, {"Wemb": np.zeros((60, 15))}, "'Wemb' is 60 x 15, but .* describes any x 16"),
+        ({}, {}, {"encoder_l9_self_Wq": np.zeros((16, 16))}, "doesn't have: 'encoder_l9_self_Wq'"),
+        ({}, {}, {"Wemb": np.full((60, 16), np.nan)}, "'Wemb' has values that are not finite"),
+    ],
+    ids=str,
+)
+def test_folders_that_are_not_imported(decoder, settings, arrays, expected, tmp_path):
+    original = translator(**MARIAN)
+    card = Card(data=DataConfig())
+    export(original, tmp_path / "out", form="marian", card=card, sample=None)
+    content = read_npz(tmp_path / "out" / "model.npz")
+    changed = Content(content.arrays | arrays, content.settings | settings)
+    write_npz(tmp_path / "out" / "model.npz", changed)
+    edited(tmp_path / "out" / "decoder.yml", **decoder)
+    with pytest.raises(ExportError, match=expected):
+        import_npz(tmp_path / "out", tmp_path / "run", ["x"])
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_command_imports_it(run, tmp_path):
+    folder = tmp_path / "out"
+    export(translator(**MARIAN), folder, form="marian", card=Card(data=DataConfig()), sample=None)
+    edited(folder / "decoder.yml", **{"word-penalty": 0.5, "normalize": 0.6})
+    arguments = ["import", "--from", folder, "--workdir", tmp_path / "run"]
+    refused = run(*arguments, "--sample", folder / "decoder.yml")
+    assert refused.status == 2 and "only with models in Hugging Face's form" in refused.last
+    done = run(*arguments, status=0)
+    assert "word-penalty = 0.5 is not imported" in done.errors
+    assert "outputs not compared: Marian's own files" in done.errors
+    search = Translator.load(tmp_path / "run").config
+    assert (search.beam_size, search.length_penalty, search.length_norm) == (2, 0.6, "average")
+    assert (search.max_ratio, search.max_extra_tokens, search.ends_among) == (3.0, 1, "beam")
