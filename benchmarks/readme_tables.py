@@ -77,7 +77,7 @@ TOPICS = {
     "Translation of the built-in grammar": ("quickstart", "deviations"),
     "Parsing": ("craft",),
     "Training": ("training_speed", "learning_curves", "attention_speed", "first_contact"),
-    "Decoding and serving": ("decoding", "serving", "invariance", "interop"),
+    "Decoding and serving": ("decoding", "serving", "invariance", "interop", "browser"),
     "Data, recovery, tests": ("data_pipeline", "scale_out", "survive", "test_suite"),
     "Planned for TPUs and GPUs": ("plan",),
     "Other": ("",),
@@ -85,6 +85,10 @@ TOPICS = {
 
 # Metrics that have a name of their own. Others are shown under their plain name.
 LABELS = {
+    "lines_equal_share": "lines equal in the browser's engine, float32",
+    "lines_equal_share_int8": "and in int8",
+    "bleu_lost": "BLEU lost, float32",
+    "bleu_lost_int8": "and in int8",
     "bleu_mean_single": "mean BLEU of six models, a direction each",
     "bleu_mean_many": "of one model of their size",
     "bleu_mean_many_wide": "of one twice as wide",

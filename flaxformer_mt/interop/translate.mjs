@@ -56,29 +56,42 @@ function bytes(name) {
 }
 
 function inputLines() {
-  const text = new TextDecoder("utf-8", { fatal: true }).decode(readFileSync(0));
+  let text;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(readFileSync(0));
+  } catch {
+    console.error("the input is not UTF-8 text");
+    process.exit(1);
+  }
   const lines = text.split("\n").map((line) => line.replace(/\r$/, ""));
   if (lines.at(-1) === "") lines.pop();
   return lines;
 }
 
-const settings = JSON.parse(readFileSync(join(folder, "settings.json"), "utf8"));
-const { from, to } = settings;
-const { worker, call } = startWorker(engineFile());
-await call("initialize", {});
-await call("loadTranslationModel", { from, to }, {
-  model: bytes(settings.model),
-  shortlist: new ArrayBuffer(0),
-  vocabs: settings.vocabs.map(bytes),
-  qualityModel: null,
-  config: { ...settings.config, "ssplit-mode": "sentence" },
-});
-const lines = inputLines();
-for (let start = 0; start < lines.length; start += BATCH) {
-  const texts = lines
-    .slice(start, start + BATCH)
-    .map((text) => ({ text, html: false, qualityScores: false }));
-  const outputs = await call("translate", { models: [{ from, to }], texts });
-  process.stdout.write(outputs.map(({ target }) => `${target.text}\n`).join(""));
+async function main() {
+  const settings = JSON.parse(readFileSync(join(folder, "settings.json"), "utf8"));
+  const { from, to } = settings;
+  const lines = inputLines();
+  const { worker, call } = startWorker(engineFile());
+  await call("initialize", {});
+  await call("loadTranslationModel", { from, to }, {
+    model: bytes(settings.model),
+    shortlist: new ArrayBuffer(0),
+    vocabs: settings.vocabs.map(bytes),
+    qualityModel: null,
+    config: { ...settings.config, "ssplit-mode": "sentence" },
+  });
+  for (let start = 0; start < lines.length; start += BATCH) {
+    const texts = lines
+      .slice(start, start + BATCH)
+      .map((text) => ({ text, html: false, qualityScores: false }));
+    const outputs = await call("translate", { models: [{ from, to }], texts });
+    process.stdout.write(outputs.map(({ target }) => `${target.text}\n`).join(""));
+  }
+  await worker.terminate();
 }
-await worker.terminate();
+
+main().catch((error) => {
+  console.error(`the engine failed: ${error.message}`);
+  process.exit(1);
+});

@@ -1,0 +1,117 @@
+"""Exported folders in Marian's own programs: the engine for browsers, in Node, and pymarian.
+
+Needs `tests/interop/peers.txt` and, beside it, `npm install --prefix VENV
+@browsermt/bergamot-translator@0.4.9` (CONTRIBUTING.md); skipped elsewhere.
+"""
+
+import dataclasses
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flaxformer_mt.config import DataConfig
+from flaxformer_mt.data.vocabulary import EOS
+from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.demo.package import demo_run
+from flaxformer_mt.interop.export import export
+from flaxformer_mt.interop.huggingface import Card
+from flaxformer_mt.interop.parity import Reference
+
+ENGINE = Path(sys.prefix) / "node_modules" / "@browsermt" / "bergamot-translator"
+pytestmark = pytest.mark.bergamot
+node = pytest.mark.skipif(
+    shutil.which("node") is None or not ENGINE.exists(),
+    reason=f"needs node and @browsermt/bergamot-translator in {sys.prefix}",
+)
+LINES = [
+    "I have lost my keys.",
+    "She doesn't want to talk about it.",
+    "Where did you buy this book?",
+    "It's raining.",
+    "My father works in a big city and comes home late every evening.",
+    "We saw him yesterday.",
+    "Do you speak English or German?",
+    "The children are playing in the garden.",
+    "Tom never told me why he left.",
+    "What time does the train leave?",
+]
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """The demo's weights with tensor2tensor's sinusoids: still a model of English and German."""
+    loaded = Translator.load(demo_run(tmp_path_factory.mktemp("demo") / "run"))
+    config = dataclasses.replace(loaded.model.config, positions="tensor2tensor")
+    model = loaded.model.clone(config=config)
+    return Translator(loaded.params, model, loaded.vocabularies, loaded.config)
+
+
+@functools.cache
+def greedy_texts(translator):
+    rows = translator.vocabularies.src.encode(LINES)
+    outputs = Reference(translator).greedy([[*ids, EOS] for ids in rows])
+    return translator.vocabularies.tgt.decode(outputs)
+
+
+def exported(translator, folder, form, quantization="float32"):
+    card = Card(data=DataConfig())
+    sample = (LINES, "lines")
+    export(translator, folder, form=form, quantization=quantization, card=card, sample=sample)
+    return folder
+
+
+def by_node(folder, text):
+    command = ["node", str(folder / "translate.mjs")]
+    return subprocess.run(
+        command, input=text.encode(), capture_output=True, cwd=sys.prefix, timeout=120, check=False
+    )
+
+
+@node
+@pytest.mark.parametrize(("quantization", "equal"), [("float32", 10), ("int8", 5)])
+def test_the_engine_gives_the_same_translations(quantization, equal, demo, tmp_path):
+    folder = exported(demo, tmp_path / "out", "bergamot", quantization)
+    done = by_node(folder, "".join(f"{line}\n" for line in LINES))
+    assert done.returncode == 0, done.stderr.decode()
+    theirs = done.stdout.decode().splitlines()
+    assert len(theirs) == len(LINES)
+    ours = greedy_texts(demo)
+    assert sum(a == b for a, b in zip(ours, theirs, strict=True)) >= equal, (ours, theirs)
+
+
+@node
+def test_lines_stay_lines(demo, tmp_path):
+    folder = exported(demo, tmp_path / "out", "bergamot")
+    [*_, last] = greedy_texts(demo)
+    done = by_node(folder, f"\n{LINES[-1]}\r\n\n{LINES[-1]}")
+    assert done.stdout.decode() == f"\n{last}\n\n{last}\n", done.stderr.decode()
+    assert by_node(folder, "").stdout == b""
+
+
+@node
+@pytest.mark.parametrize("wrong", ["model.bin", "vocab.spm"])
+def test_a_broken_folder_is_an_error(wrong, demo, tmp_path):
+    folder = exported(demo, tmp_path / "out", "bergamot")
+    (folder / wrong).write_bytes(b"x" * 1000)
+    done = by_node(folder, f"{LINES[0]}\n")
+    assert done.returncode == 1 and done.stdout == b""
+    assert b"the engine failed: " in done.stderr
+
+
+def test_pymarian_gives_the_same_translations(demo, tmp_path):
+    pymarian = pytest.importorskip("pymarian", reason="needs pymarian (tests/interop/peers.txt)")
+    folder = exported(demo, tmp_path / "out", "marian")
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        # As the folder's README has it.
+        marian = pymarian.Translator("-c decoder.yml --cpu-threads 1 --quiet --beam-size 1")
+        theirs = marian.translate(LINES)
+    finally:
+        os.chdir(before)
+    assert theirs == greedy_texts(demo)
