@@ -87,8 +87,6 @@ TOPICS = {
 LABELS = {
     "lines_equal_share": "lines equal in the browser's engine, float32",
     "lines_equal_share_int8": "and in int8",
-    "bleu_lost": "BLEU lost, float32",
-    "bleu_lost_int8": "and in int8",
     "bleu_mean_single": "mean BLEU of six models, a direction each",
     "bleu_mean_many": "of one model of their size",
     "bleu_mean_many_wide": "of one twice as wide",

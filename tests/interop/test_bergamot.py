@@ -6,10 +6,12 @@ Needs `tests/interop/peers.txt` and, beside it, `npm install --prefix VENV
 
 import dataclasses
 import functools
+import http.server
 import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from flaxformer_mt.demo.package import demo_run
 from flaxformer_mt.interop.export import export
 from flaxformer_mt.interop.huggingface import Card
 from flaxformer_mt.interop.parity import Reference
+from tests.conftest import ROOT
 
 ENGINE = Path(sys.prefix) / "node_modules" / "@browsermt" / "bergamot-translator"
 pytestmark = pytest.mark.bergamot
@@ -115,3 +118,51 @@ def test_pymarian_gives_the_same_translations(demo, tmp_path):
     finally:
         os.chdir(before)
     assert theirs == greedy_texts(demo)
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def site(demo, tmp_path):
+    """The example's page with the engine and a model beside it, served."""
+    shutil.copytree(ROOT / "docs" / "examples" / "browser", tmp_path / "site")
+    exported(demo, tmp_path / "site" / "model", "bergamot")
+    shutil.copytree(ENGINE.parent, tmp_path / "site" / "node_modules" / "@browsermt")
+    handler = functools.partial(Quiet, directory=tmp_path / "site")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield server
+        server.shutdown()
+
+
+READY = "document.getElementById('status').textContent.includes('in this browser')"
+TARGET = "document.getElementById('target').value"
+
+
+@node
+@pytest.mark.browser
+def test_the_examples_page_translates_with_and_without_its_server(site, browser, demo):
+    context = browser.new_context()
+    page = context.new_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+
+    def translation(line):
+        page.wait_for_function(READY, timeout=60_000)
+        page.fill("#source", line)
+        page.wait_for_function(f"{TARGET} !== ''", timeout=60_000)
+        return page.evaluate(TARGET)
+
+    address = f"http://127.0.0.1:{site.server_port}/"
+    page.goto(address)
+    texts = greedy_texts(demo)
+    assert translation(LINES[0]) == texts[0]
+    assert all(url.startswith(address) for url in asked), asked
+    site.shutdown()
+    site.server_close()
+    page.reload()
+    assert translation(LINES[2]) == texts[2]
+    context.close()
