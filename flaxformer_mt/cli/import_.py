@@ -32,14 +32,14 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, _NEEDED, required=True)
     flags(parser, _WHAT, bound=BOUND)
     options = parser.parse_args(arguments)
-    from flaxformer_mt.interop.import_npz import import_npz, is_marian_folder
+    from flaxformer_mt.interop.import_npz import decoder_file, import_npz
     from flaxformer_mt.interop.import_run import import_marian
 
     source = getattr(options, "from")
-    if is_marian_folder(source):
+    if (decoder_yml := decoder_file(source)) is not None:
         if options.sample is not None:
             parser.error("--sample: outputs are compared only with models in Hugging Face's form")
-        import_npz(source, options.workdir, options.command, say=say)
+        import_npz(decoder_yml, options.workdir, options.command, say=say)
         say("outputs not compared: Marian's own files are read without another program")
         _say_next(options.workdir)
         return 0

@@ -28,28 +28,40 @@ _MAX_LENGTH, _MAX_LENGTH_FACTOR, _BEAM_SIZE, _NORMALIZE = 1000, 3.0, 12, 0.0
 _WITHOUT_FORM = {"word-penalty": 0, "allow-unk": False, "output-sampling": []}
 
 
-def is_marian_folder(folder: str | os.PathLike[str]) -> bool:
-    """Whether Marian's own files are in a local folder, not Hugging Face's."""
+def decoder_file(folder: str | os.PathLike[str]) -> Path | None:
+    """The settings of Marian's search in a local folder of Marian's own files; None if it is none.
+
+    A training leaves `MODEL.npz.decoder.yml`. Raises ExportError if there are several.
+    """
     path = Path(folder)
-    return (path / DECODER).exists() and not (path / "config.json").exists()
+    if not path.is_dir() or (path / "config.json").exists():
+        return None
+    if (path / DECODER).exists():
+        return path / DECODER
+    files = sorted(path.glob(f"*.npz.{DECODER}"))
+    if len(files) > 1:
+        names = ", ".join(file.name for file in files)
+        raise ExportError(f"{path}: has {names}: copy the one that counts to {DECODER}")
+    return files[0] if files else None
 
 
 def import_npz(
-    folder: str | os.PathLike[str],
+    decoder_yml: Path,
     workdir: str | os.PathLike[str],
     command_line: Sequence[str],
     *,
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
-    """Converts the model in `folder` into the new run directory `workdir`.
+    """Converts the model that the file `decoder_yml` names into the new run directory `workdir`.
+    Paths in it are relative to its folder.
 
     Raises ExportError and WorkdirError, and leaves nothing, if the files can't be read or this
     program has no form for the model.
     """
     if "://" not in str(workdir):  # else refused when the folder is to be made
         check_writable(as_path(workdir))
-    path = Path(folder)
-    decoder = _decoder(path / DECODER)
+    path = decoder_yml.parent
+    decoder = _decoder(decoder_yml)
     try:
         [model] = decoder["models"]
         vocabs = [path / vocab for vocab in decoder["vocabs"]]
@@ -58,7 +70,7 @@ def import_npz(
                 raise ExportError(f"{vocab}: is not a SentencePiece model (.spm)")
         max_length = int(decoder.get("max-length", _MAX_LENGTH))
         read = read_model(read_npz(path / model), vocabs, max_length=max_length)
-        config = _experiment(path, decoder, read)
+        config = _experiment(decoder_yml, decoder, read)
     except (ExportError, VocabularyError) as error:
         raise ExportError(f"{path}: {error}") from error
     except (ConfigError, KeyError, TypeError, ValueError) as error:
@@ -74,7 +86,7 @@ def import_npz(
         with Checkpoints(run.checkpoints, TrainingConfig()) as checkpoints:
             params = unflatten_dict(read.weights, sep="/")
             checkpoints.save(Snapshot(step=0, params=params, opt_state={}, position={}))
-        write_status(run, Status(state="finished", step=0, reason=f"imported from {folder}"))
+        write_status(run, Status(state="finished", step=0, reason=f"imported from {path}"))
 
 
 def _decoder(path: Path) -> dict[str, Any]:
@@ -87,9 +99,9 @@ def _decoder(path: Path) -> dict[str, Any]:
     return content
 
 
-def _experiment(folder: Path, decoder: dict[str, Any], read: ReadModel) -> ExperimentConfig:
+def _experiment(path: Path, decoder: dict[str, Any], read: ReadModel) -> ExperimentConfig:
     tree = default_config()
-    tree.name = folder.resolve().name
+    tree.name = path.resolve().parent.name
     tree.model.update(to_dict(ExperimentConfig(model=read.config))["model"])
     vocabularies = read.vocabularies
     tree.data.vocabulary.shared = vocabularies.src.model == vocabularies.tgt.model
@@ -104,4 +116,4 @@ def _experiment(folder: Path, decoder: dict[str, Any], read: ReadModel) -> Exper
         max_ratio=float(decoder.get("max-length-factor", _MAX_LENGTH_FACTOR)),
         max_extra_tokens=1,
     )
-    return freeze(tree, str(folder / DECODER))
+    return freeze(tree, str(path))

@@ -59,6 +59,19 @@ _FIXED: dict[str, tuple[Any, ...]] = {
     "ulr": (False,),
     "lemma-dim-emb": (0,),
 }
+# The same, of releases since 1.10, which say them only if they know them.
+_FIXED_SINCE: dict[str, tuple[Any, ...]] = {
+    "transformer-alibi-shift": (False,),
+    "transformer-alibi-trainable": (False,),
+    "transformer-attention-mask": ("default",),
+    "transformer-decoder-dim-ffn": (0,),
+    "transformer-decoder-ffn-depth": (0,),
+    "transformer-disable-position-embeddings": (False,),
+    "transformer-no-affine": (False,),
+    "transformer-no-bias": (False,),
+    "transformer-rnn-projection": (False,),
+    "factors-dim-emb": (0,),
+}
 # Settings of other kinds of models, which Marian reads all the same.
 _OF_OTHER_MODELS: dict[str, Any] = {
     "dim-rnn": 1024,
@@ -161,7 +174,7 @@ def model_config(settings: Settings, *, max_length: int) -> ModelConfig:
 
 def _unsupported(settings: Settings) -> Iterator[str]:
     """Settings that no model of this program has."""
-    for name, values in _FIXED.items():
+    for name, values in (_FIXED | _FIXED_SINCE).items():
         if name in settings and settings[name] not in values:
             yield f"{name} = {settings[name]!r}"
     if settings["transformer-ffn-activation"] not in _ACTIVATIONS:

@@ -216,7 +216,7 @@ def test_the_table_has_lost_the_begin_mark(tmp_path):
 @pytest.mark.parametrize("changes", FORMS, ids=str)
 def test_import_reads_the_folder_back(changes, tmp_path):
     original, _ = exported(tmp_path / "out", "marian", changes)
-    import_npz(tmp_path / "out", tmp_path / "run", ["x"])
+    import_npz(tmp_path / "out" / "decoder.yml", tmp_path / "run", ["x"])
     imported = Translator.load(tmp_path / "run")
     sources = [[*ids, EOS] for ids in original.vocabularies.src.encode(LINES)]
     assert imported.vocabularies.tgt.pieces() == original.vocabularies.tgt.pieces()
@@ -253,7 +253,7 @@ def test_a_vocabulary_with_marians_own_ids(tmp_path):
         tmp_path / "out" / "model.npz",
         Content(arrays, content.settings | {"dim-vocabs": [types, types]}),
     )
-    import_npz(tmp_path / "out", tmp_path / "run", ["x"])
+    import_npz(tmp_path / "out" / "decoder.yml", tmp_path / "run", ["x"])
     imported, original = Translator.load(tmp_path / "run"), translator(**MARIAN)
     assert imported.vocabularies.tgt.pieces() == original.vocabularies.tgt.pieces()
     imported.config = original.config
@@ -278,6 +278,7 @@ def edited(path, **values):
             {},
             "here: transformer-preprocess = 'n'",
         ),
+        ({}, {"transformer-alibi-shift": True}, {}, "here: transformer-alibi-shift = True"),
         ({}, {"type": "s2s"}, {}, "not supported here: type = 's2s'"),
         ({}, {"dim-vocabs": [7, 7]}, {}, "vocab.spm: has 60 types, but the model 7"),
         ({}, {"transformer-heads": 3}, {}, "dim-emb = 16 with 3 heads"),
@@ -296,7 +297,7 @@ def test_folders_that_are_not_imported(decoder, settings, arrays, expected, tmp_
     write_npz(tmp_path / "out" / "model.npz", changed)
     edited(tmp_path / "out" / "decoder.yml", **decoder)
     with pytest.raises(ExportError, match=expected):
-        import_npz(tmp_path / "out", tmp_path / "run", ["x"])
+        import_npz(tmp_path / "out" / "decoder.yml", tmp_path / "run", ["x"])
     assert not (tmp_path / "run").exists()
 
 
@@ -305,8 +306,13 @@ def test_the_command_imports_it(run, tmp_path):
     export(translator(**MARIAN), folder, form="marian", card=Card(data=DataConfig()), sample=None)
     edited(folder / "decoder.yml", **{"word-penalty": 0.5, "normalize": 0.6})
     arguments = ["import", "--from", folder, "--workdir", tmp_path / "run"]
-    refused = run(*arguments, "--sample", folder / "decoder.yml")
+    (folder / "decoder.yml").rename(folder / "model.npz.decoder.yml")  # as a training leaves it
+    refused = run(*arguments, "--sample", folder / "README.md")
     assert refused.status == 2 and "only with models in Hugging Face's form" in refused.last
+    (folder / "other.npz.decoder.yml").write_text("{}\n")
+    several = run(*arguments)
+    assert several.status == 2 and "has model.npz.decoder.yml, other.npz.decoder" in several.last
+    (folder / "other.npz.decoder.yml").unlink()
     done = run(*arguments, status=0)
     assert "word-penalty = 0.5 is not imported" in done.errors
     assert "outputs not compared: Marian's own files" in done.errors
