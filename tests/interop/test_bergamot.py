@@ -4,10 +4,10 @@ Needs `tests/interop/peers.txt` and, beside it, `npm install --prefix VENV
 @browsermt/bergamot-translator@0.4.9` (CONTRIBUTING.md); skipped elsewhere.
 """
 
+import contextlib
 import dataclasses
 import functools
 import http.server
-import os
 import shutil
 import subprocess
 import sys
@@ -20,8 +20,10 @@ from flaxformer_mt.config import DataConfig
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.demo.package import demo_run
+from flaxformer_mt.grammar.text import pairs as grammar_pairs
 from flaxformer_mt.interop.export import export
 from flaxformer_mt.interop.huggingface import Card
+from flaxformer_mt.interop.import_npz import import_npz
 from flaxformer_mt.interop.parity import Reference
 from tests.conftest import ROOT
 
@@ -109,14 +111,10 @@ def test_a_broken_folder_is_an_error(wrong, demo, tmp_path):
 def test_pymarian_gives_the_same_translations(demo, tmp_path):
     pymarian = pytest.importorskip("pymarian", reason="needs pymarian (tests/interop/peers.txt)")
     folder = exported(demo, tmp_path / "out", "marian")
-    before = os.getcwd()
-    os.chdir(folder)
-    try:
+    with contextlib.chdir(folder):
         # As the folder's README has it.
         marian = pymarian.Translator("-c decoder.yml --cpu-threads 1 --quiet --beam-size 1")
         theirs = marian.translate(LINES)
-    finally:
-        os.chdir(before)
     assert theirs == greedy_texts(demo)
 
 
@@ -166,3 +164,44 @@ def test_the_examples_page_translates_with_and_without_its_server(site, browser,
     page.reload()
     assert translation(LINES[2]) == texts[2]
     context.close()
+
+
+TRAINING = """
+import pymarian
+pymarian.Trainer(
+    "--type transformer -m model.npz -t text.en text.de -v vocab.spm vocab.spm "
+    "--dim-vocabs 120 120 --dim-emb 32 --transformer-heads 4 --transformer-dim-ffn 64 "
+    "--enc-depth 1 --dec-depth 2 --tied-embeddings-all --cpu-threads 1 --mini-batch 32 "
+    "--maxi-batch 10 --after-batches 200 --learn-rate 0.003 --lr-warmup 50 --workspace 300 "
+    "--seed 1 --quiet --quiet-translation"
+).train()
+"""
+
+
+def test_a_model_that_marian_trained_is_imported(tmp_path):
+    pymarian = pytest.importorskip("pymarian", reason="needs pymarian (tests/interop/peers.txt)")
+    pairs = list(grammar_pairs("train", 1000, seed=1))
+    for side, language in enumerate(("en", "de")):
+        text = "".join(f"{pair[side]}\n" for pair in pairs)
+        (tmp_path / f"text.{language}").write_text(text, encoding="utf-8")
+    command = [sys.executable, "-c", TRAINING]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=300, capture_output=True)
+
+    import_npz(tmp_path / "model.npz.decoder.yml", tmp_path / "run", ["x"])
+    imported = Translator.load(tmp_path / "run")
+    lines = [src for src, _ in pairs[:40]]
+    sources = [[*ids, EOS] for ids in imported.vocabularies.src.encode(lines)]
+    reference = Reference(imported)
+    outputs, limits = reference.greedy(sources), reference.limits(sources)
+    texts = imported.vocabularies.tgt.decode(outputs)
+    settings = "-m model.npz -v vocab.spm vocab.spm --beam-size 1 --cpu-threads 1 --quiet"
+    with contextlib.chdir(tmp_path):
+        theirs = pymarian.Translator(settings).translate(lines)
+    # At the limit, which isn't the same there, outputs are cut.
+    complete = [
+        number
+        for number, (output, limit) in enumerate(zip(outputs, limits, strict=True))
+        if len(output) < limit - 1
+    ]
+    assert len(complete) > 20
+    assert [texts[number] for number in complete] == [theirs[number] for number in complete]
