@@ -26,6 +26,7 @@ from flaxformer_mt.interop.huggingface import Card
 from flaxformer_mt.interop.import_npz import import_npz
 from flaxformer_mt.interop.parity import Reference
 from tests.conftest import ROOT
+from tests.interop.translators import LINES as RANDOM_LINES, translator as random_translator
 
 ENGINE = Path(sys.prefix) / "node_modules" / "@browsermt" / "bergamot-translator"
 pytestmark = pytest.mark.bergamot
@@ -205,3 +206,32 @@ def test_a_model_that_marian_trained_is_imported(tmp_path):
     ]
     assert len(complete) > 20
     assert [texts[number] for number in complete] == [theirs[number] for number in complete]
+
+
+WIDE = {"positions": "tensor2tensor", "d_model": 64, "d_ff": 64, "d_k": 32, "d_v": 32}
+
+
+@node
+@pytest.mark.parametrize("quantization", ["float32", "int8"])
+@pytest.mark.parametrize("tie", ["target", "none"])
+def test_a_vocabulary_for_each_side(tie, quantization, tmp_path):
+    """Their sizes aren't multiples of eight, which the engine's int8 products need."""
+    original = random_translator(tie=tie, activation="silu", logits_bias=True, **WIDE)
+    sizes = original.vocabularies.src.size, original.vocabularies.tgt.size
+    assert sizes[0] % 8 and sizes[1] % 8
+    card, folder = Card(data=DataConfig()), tmp_path / "out"
+    export(original, folder, form="bergamot", quantization=quantization, card=card, sample=None)
+    done = by_node(folder, "".join(f"{line}\n" for line in RANDOM_LINES))
+    assert done.returncode == 0, done.stderr.decode()
+    theirs = done.stdout.decode().splitlines()
+    assert len(theirs) == len(RANDOM_LINES)
+
+    # Random models write on to the limit, which is another one there.
+    rows = [[*ids, EOS] for ids in original.vocabularies.src.encode(RANDOM_LINES)]
+    outputs = Reference(original).greedy(rows)
+    compared = [len(ids) if quantization == "float32" else 1 for ids in rows]
+    begins = original.vocabularies.tgt.decode(
+        [output[:length] for output, length in zip(outputs, compared, strict=True)]
+    )
+    alike = sum(text.startswith(begin) for text, begin in zip(theirs, begins, strict=True))
+    assert alike >= (len(rows) if quantization == "float32" else len(rows) * 0.8), (theirs, begins)
