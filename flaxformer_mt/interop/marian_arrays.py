@@ -53,7 +53,8 @@ _FIXED: dict[str, tuple[Any, ...]] = {
     "transformer-decoder-autoreg": ("self-attention",),
     "transformer-ffn-depth": (2,),
     "transformer-no-projection": (False,),
-    "transformer-train-position-embeddings": (False,),
+    # Without an effect: the program asks for it by another name.
+    "transformer-train-position-embeddings": (False, True),
     "transformer-tied-layers": ([],),
     "transformer-pool": (False,),
     "ulr": (False,),
@@ -104,13 +105,13 @@ def check_form(config: ModelConfig) -> None:
     problems = []
     if config.norm != "post":
         problems.append(
-            "its pre-LN layers normalise only the queries, not the keys and values, but "
-            "model.norm = 'pre'"
+            "while translating, its pre-LN decoder normalises only the queries of self-attention, "
+            "not the keys and values, but model.norm = 'pre'"
         )
     if config.positions == "learned":
         problems.append(
-            "its decoder reads the first of its learned positions at every step, but "
-            "model.positions = 'learned'"
+            "its transformers have sinusoids, whatever its settings say, but model.positions = "
+            "'learned'"
         )
     elif config.positions != "tensor2tensor":
         problems.append(

@@ -172,8 +172,12 @@ def test_eight_bits(tmp_path):
     ("changes", "more", "expected"),
     [
         ({}, {}, "its sinusoids are tensor2tensor's, .* --config.model.positions=tensor2tensor"),
-        ({"positions": "learned"}, {}, "reads the first of its learned positions at every step"),
-        (MARIAN | {"norm": "pre"}, {}, "pre-LN layers normalise only the queries"),
+        (
+            {"positions": "learned"},
+            {},
+            "its transformers have sinusoids, whatever its settings say",
+        ),
+        (MARIAN | {"norm": "pre"}, {}, "its pre-LN decoder normalises only the queries"),
         (MARIAN | {"d_k": 9}, {}, "Marian needs model.d_k = 9"),
         (
             MARIAN,
@@ -233,6 +237,19 @@ def test_import_reads_the_folder_back(changes, tmp_path):
         np.testing.assert_array_equal(second.arrays[name], first.arrays[name], err_msg=name)
 
 
+def test_marians_setting_for_learned_positions_has_no_effect(tmp_path):
+    original, _ = exported(tmp_path / "out", "marian", MARIAN)
+    content = read_npz(tmp_path / "out" / "model.npz")
+    settings = content.settings | {"transformer-train-position-embeddings": True}
+    write_npz(tmp_path / "out" / "model.npz", Content(content.arrays, settings))
+    import_npz(tmp_path / "out" / "decoder.yml", tmp_path / "run", ["x"])
+    imported = Translator.load(tmp_path / "run")
+    assert imported.model.config.positions == "tensor2tensor"
+    imported.config = original.config
+    sources = [[*ids, EOS] for ids in original.vocabularies.src.encode(LINES)]
+    assert Reference(imported).greedy(sources) == Reference(original).greedy(sources)
+
+
 def test_a_vocabulary_with_marians_own_ids(tmp_path):
     """Marian's has `</s>`, `<unk>` and no begin mark and padding: 0 and 1."""
     exported(tmp_path / "out", "marian", MARIAN)
@@ -279,6 +296,7 @@ def edited(path, **values):
             "here: transformer-preprocess = 'n'",
         ),
         ({}, {"transformer-alibi-shift": True}, {}, "here: transformer-alibi-shift = True"),
+        ({}, {}, {"Wpos": np.zeros((40, 16))}, "that such a model doesn't have: 'Wpos'"),
         ({}, {"type": "s2s"}, {}, "not supported here: type = 's2s'"),
         ({}, {"dim-vocabs": [7, 7]}, {}, "vocab.spm: has 60 types, but the model 7"),
         ({}, {"transformer-heads": 3}, {}, "dim-emb = 16 with 3 heads"),
