@@ -79,7 +79,14 @@ TOPICS = {
     "Translation of the built-in grammar": ("quickstart", "deviations"),
     "Parsing": ("craft",),
     "Training": ("training_speed", "learning_curves", "attention_speed", "first_contact"),
-    "Decoding and serving": ("decoding", "serving", "splitter", "invariance", "interop"),
+    "Decoding and serving": (
+        "decoding",
+        "serving",
+        "splitter",
+        "invariance",
+        "interop",
+        "browser",
+    ),
     "Data, recovery, tests": ("data_pipeline", "scale_out", "survive", "test_suite"),
     "Planned for TPUs and GPUs": ("plan",),
     "Other": ("",),
@@ -87,6 +94,8 @@ TOPICS = {
 
 # Metrics that have a name of their own. Others are shown under their plain name.
 LABELS = {
+    "lines_equal_share": "lines equal in the browser's engine, float32",
+    "lines_equal_share_int8": "and in int8",
     "items_kept_share": "URLs, addresses and placeholders kept",
     "items_kept_share_without": "without `--keep`",
     "bleu_beside_items": "BLEU of the rest",

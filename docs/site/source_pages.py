@@ -23,7 +23,15 @@ ROOT = Path(__file__).parent.parent.parent
 SOURCE = "source"  # where the site has them
 LINK = re.compile(r"(\[(?:[^\[\]]|\[[^\[\]]*\])*\])\(([^()\s]+)\)")
 SYMBOL = re.compile(r"\[`[\w./-]+\.py::?([\w.]+)`\]")
-LANGUAGES = {".py": "python", ".sh": "bash", ".json": "json", ".toml": "toml", ".yml": "yaml"}
+LANGUAGES = {
+    ".html": "html",
+    ".js": "javascript",
+    ".json": "json",
+    ".py": "python",
+    ".sh": "bash",
+    ".toml": "toml",
+    ".yml": "yaml",
+}
 
 
 def line_of(source: str, symbol: str) -> int:

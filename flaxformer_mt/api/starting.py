@@ -70,6 +70,8 @@ def require_trained(
 def check_same_sizes(source: ExperimentConfig, new: ExperimentConfig, origin: str) -> None:
     """Raises StartError for settings with which weights of `source` can't start `new`."""
     names = [field.name for field in WEIGHT_FIELDS]
+    if "learned" not in (source.model.positions, new.model.positions):
+        names.remove("positions")  # no weights, whichever sinusoids they are
     if source.model.positions == new.model.positions == "learned":
         names.append("max_length")
     names.append("scan_layers")  # weights of all layers in one array, or each layer's own

@@ -1,4 +1,4 @@
-"""`import`: a Hugging Face Marian model as a run directory."""
+"""`import`: a Marian model, in Hugging Face's form or its own, as a run directory."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,8 @@ from flaxformer_mt.interop import BOUND
 _NEEDED = {
     "--from": Flag(
         "folder of a Marian model (config.json, weights, vocab.json, source.spm, "
-        "target.spm), or ORG/MODEL[@REVISION] on the hub",
+        "target.spm; or Marian's own decoder.yml, .npz and .spm), or ORG/MODEL[@REVISION] on the "
+        "hub",
         takes="MODEL",
     ),
     "--workdir": Flag("a new run directory", takes="DIR"),
@@ -33,10 +34,19 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, _WHAT, bound=BOUND)
     options = parser.parse_args(arguments)
     keep_programs()
+    from flaxformer_mt.interop.import_npz import decoder_file, import_npz
     from flaxformer_mt.interop.import_run import import_marian
 
+    source = getattr(options, "from")
+    if (decoder_yml := decoder_file(source)) is not None:
+        if options.sample is not None:
+            parser.error("--sample: outputs are compared only with models in Hugging Face's form")
+        import_npz(decoder_yml, options.workdir, options.command, say=say)
+        say("outputs not compared: Marian's own files are read without another program")
+        _say_next(options.workdir)
+        return 0
     parity = import_marian(
-        getattr(options, "from"),
+        source,
         options.workdir,
         options.command,
         sample=options.sample,
@@ -47,8 +57,12 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         say("outputs not compared with the original model: pip install torch transformers")
     else:
         say(f"compared with {parity}")
-    say(
-        f"{options.workdir}: ready for translate, evaluate and export; to fine-tune it on your "
-        f"own text: train --init-from {options.workdir} --workdir NEW --config.data.train..."
-    )
+    _say_next(options.workdir)
     return 0
+
+
+def _say_next(workdir: str) -> None:
+    say(
+        f"{workdir}: ready for translate, evaluate and export; to fine-tune it on your "
+        f"own text: train --init-from {workdir} --workdir NEW --config.data.train..."
+    )

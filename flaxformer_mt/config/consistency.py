@@ -82,7 +82,7 @@ def _unequal_beam_groups(config: ExperimentConfig) -> Iterator[str]:
 
 def _model(config: ExperimentConfig) -> Iterator[str]:
     model = config.model
-    if model.positions == "sinusoidal" and model.d_model % 2:
+    if model.positions != "learned" and model.d_model % 2:
         yield f"'model.d_model' = {model.d_model} must be even for sinusoidal positions"
     if model.tie == "all" and not config.data.vocabulary.shared:
         yield "'model.tie' = 'all' needs 'data.vocabulary.shared' = true (or set it to 'target')"
@@ -317,7 +317,10 @@ def _batches(config: ExperimentConfig) -> Iterator[str]:
     match batch.layout:
         case Packed():
             if config.model.positions == "learned":
-                yield "'data.batch.form' = 'pack' needs 'model.positions' = 'sinusoidal'"
+                yield (
+                    "'data.batch.form' = 'pack' needs 'model.positions' = 'sinusoidal' or "
+                    "'tensor2tensor'"
+                )
         case Bucketed():
             if batch.src_length or batch.tgt_length:
                 yield "'data.batch.src_length' and '.tgt_length' need 'data.batch.form' = 'pack'"

@@ -106,9 +106,10 @@ class ModelConfig:
         weights=True,
     )
     norm_epsilon: float = setting(1e-6, "added to the variance in layer normalisation", above=0)
-    positions: Literal["sinusoidal", "learned"] = setting(
+    positions: Literal["sinusoidal", "tensor2tensor", "learned"] = setting(
         "sinusoidal",
-        "position encoding: the paper's section 3.5, or a learned table (Table 3 row E)",
+        "position encoding: the paper's section 3.5; the sinusoids of its authors' tensor2tensor, "
+        "which are Marian's; or a learned table (Table 3 row E)",
         weights=True,
     )
     position_scale: Literal["auto", "one", "sqrt_d_model"] = setting(

@@ -17,7 +17,7 @@ from flaxformer_mt.interop import BOUND, package_of_extra
 from flaxformer_mt.interop.folder import search_of, write_program, write_readme
 from flaxformer_mt.interop.parity import LogProbs, Rows, Runtime
 from flaxformer_mt.interop.weights import Weights, from_model, tables, usual_heads
-from flaxformer_mt.model.embedding import SOFTMAX_BIAS, position_factor, sinusoids
+from flaxformer_mt.model.embedding import SOFTMAX_BIAS, fixed_positions, position_factor
 from flaxformer_mt.model.parameters import STACKS, layer_name
 
 # The largest difference of a token's log-probability that passes, and the share of it that the mean
@@ -165,7 +165,7 @@ def _spec(package: Any, translator: Translator) -> Any:
         # CTranslate2's own sinusoids are in halves.
         positions = weights.get(f"embedding/{side}_positions")
         if positions is None:
-            positions = sinusoids(config.max_length, config.d_model)
+            positions = fixed_positions(config, config.max_length)
         else:
             # CTranslate2 scales tokens but adds positions as they are.
             positions = positions * np.float32(position_factor(config))

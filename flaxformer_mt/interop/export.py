@@ -6,10 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.interop import ExportError, ctranslate2, huggingface, stablehlo
+from flaxformer_mt.interop import (
+    QUANTIZED,
+    ExportError,
+    ctranslate2,
+    huggingface,
+    marian_program,
+    stablehlo,
+)
 from flaxformer_mt.interop.ctranslate2 import CTranslate2Runtime
 from flaxformer_mt.interop.folder import appearing
 from flaxformer_mt.interop.huggingface import Card, HuggingFaceRuntime
+from flaxformer_mt.interop.marian_program import MarianRuntime
 from flaxformer_mt.interop.parity import Parity, Reference, Runtime, compare
 from flaxformer_mt.interop.stablehlo import StableHLORuntime
 from flaxformer_mt.rundir.paths import write_json
@@ -36,8 +44,7 @@ def export(
     Raises ExportError, and leaves nothing, if the format can't represent the model, a package is
     missing, the folder can't be written, or the runtimes disagree.
     """
-    if quantization != "float32" and form != "ctranslate2":
-        raise ExportError(f"the format '{form}' is float32 only: {quantization} is for ctranslate2")
+    _check_quantization(form, quantization)
     if sample is not None and form == "huggingface" and (names := huggingface.missing()):
         raise ExportError(
             f"cannot compare outputs: pip install {' '.join(names)}, or use --unchecked"
@@ -64,7 +71,7 @@ def export(
             if is_last:
                 raise ExportError(
                     f"{destination}: not written, since the runtimes disagree: {parity}; "
-                    f"{_advice(quantization)}"
+                    f"{_advice(form, quantization)}"
                 )
             raise ExportError(
                 f"{destination}: not written, since the runtimes disagree even in float32, "
@@ -73,11 +80,22 @@ def export(
         return parity
 
 
+def _check_quantization(form: str, quantization: str) -> None:
+    supported = QUANTIZED.get(form, ("float32",))
+    if quantization not in supported:
+        forms = " and ".join(form for form, types in QUANTIZED.items() if quantization in types)
+        raise ExportError(
+            f"the format '{form}' is {' or '.join(supported)} only: {quantization} is for {forms}"
+        )
+
+
 def _write(translator: Translator, folder: Path, form: str, quantization: str, card: Card) -> None:
     if form == "ctranslate2":
         ctranslate2.write(translator, folder, quantization=quantization)
     elif form == "huggingface":
         huggingface.write(translator, folder, card=card)
+    elif form in ("marian", "bergamot"):
+        marian_program.write(translator, folder, form=form, quantization=quantization)
     else:
         stablehlo.write(translator, folder)
 
@@ -87,11 +105,14 @@ def _runtime(translator: Translator, folder: Path, form: str, quantization: str)
         return CTranslate2Runtime(folder, translator.vocabularies, quantization=quantization)
     if form == "huggingface":
         return HuggingFaceRuntime(folder)
+    if form in ("marian", "bergamot"):
+        longest = translator.model.config.max_length
+        return MarianRuntime(folder, form, translator.config, max_length=longest)
     return StableHLORuntime(folder)
 
 
-def _advice(quantization: str) -> str:
+def _advice(form: str, quantization: str) -> str:
     advice = "raise --bound if outputs differ only at near-equal tokens"
-    if quantization == "int8":
+    if form == "ctranslate2" and quantization == "int8":
         advice += "; on x86 without VNNI int8 products overflow: try --quantization int7"
     return advice

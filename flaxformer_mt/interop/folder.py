@@ -188,16 +188,18 @@ def write_readme(
     notes: str,
     header: str = "",
     where: str = "In this folder",
+    installer: str = "pip install",
+    language: str = "python",
 ) -> None:
-    """Writes README.md: `header`, what to install, the lines of Python that translate (run
+    """Writes README.md: `header`, what to install, the lines of `language` that translate (run
     `where`), and how lines of several sentences are read."""
     text = f"""{header}# {title}
 
-    pip install {install}
+    {installer} {install}
 
 {where}:
 
-```python
+```{language}
 {use}```
 
 {notes}

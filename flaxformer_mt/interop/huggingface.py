@@ -128,7 +128,9 @@ def write(translator: Translator, folder: Path, *, card: Card) -> None:
     if config.norm != "post":
         problems.append("its layers are post-LN, but model.norm = 'pre'")
     if config.positions != "sinusoidal":
-        problems.append("its positions are sinusoids, but model.positions = 'learned'")
+        problems.append(
+            f"its positions are the paper's sinusoids, but model.positions = '{config.positions}'"
+        )
     if problems:
         raise ExportError(f"{program} cannot hold this model: {'; '.join(problems)}")
 

@@ -60,7 +60,10 @@ def read_folder(place: str | os.PathLike[str]) -> Folder:
     if not folder.is_dir():
         raise ExportError(f"{folder}: no such folder")
     if not (folder / "config.json").exists():
-        raise ExportError(f"{folder}: has no config.json of a Hugging Face Marian model")
+        raise ExportError(
+            f"{folder}: has no config.json of a Hugging Face Marian model, or "
+            "decoder.yml of Marian's own"
+        )
 
     config = _json(folder / "config.json")
     kind = config.get("model_type")

@@ -123,6 +123,27 @@ def sinusoids(length: int, d_model: int) -> Float[np.ndarray, "length d_model"]:
     return table
 
 
+def tensor2tensor_sinusoids(length: int, d_model: int) -> Float[np.ndarray, "length d_model"]:
+    """As `sinusoids`, but with wavelengths from 2 pi to exactly 10000 * 2 pi: the exponent of
+    channel i is i / (d_model / 2 - 1), not 2i / d_model. float32.
+
+    tensor2tensor, the paper's code, computes them so (`get_timing_signal_1d`), and so does Marian.
+    """
+    pairs = np.arange(d_model // 2)
+    angles = np.arange(length)[:, None] / 10000 ** (pairs / max(d_model // 2 - 1, 1))
+    table = np.empty((length, d_model), np.float32)
+    table[:, 0::2] = np.sin(angles)
+    table[:, 1::2] = np.cos(angles)
+    return table
+
+
+def fixed_positions(config: ModelConfig, length: int) -> Float[np.ndarray, "length d_model"]:
+    """The position encoding of a model whose positions aren't learned."""
+    if config.positions == "tensor2tensor":
+        return tensor2tensor_sinusoids(length, config.d_model)
+    return sinusoids(length, config.d_model)
+
+
 def position_factor(config: ModelConfig) -> float:
     """A learned position table's factor before it is added to the tokens.
 
@@ -239,8 +260,8 @@ class Embedding(nn.Module):
         if not isinstance(length, int):
             # An exported program leaves it open (jax.export): a table for the longest.
             length = self.config.max_length
-        if self.config.positions == "sinusoidal":
-            return jnp.asarray(sinusoids(length, self.config.d_model))
+        if self.config.positions != "learned":
+            return jnp.asarray(fixed_positions(self.config, length))
         if length > self.config.max_length:
             raise ValueError(
                 f"{length} {side} positions exceed the learned table: model.max_length = "

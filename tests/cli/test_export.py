@@ -41,7 +41,11 @@ def test_without_the_other_program_unchecked_is_needed(run, workdir, tmp_path, m
     ("arguments", "status", "message"),
     [
         (["--format", "ctranslate2", "--bound", "1e-12"], 2, "the runtimes disagree: CTranslate2"),
-        (["--quantization", "int8"], 2, "'huggingface' is float32 only: int8 is for ctranslate2"),
+        (
+            ["--quantization", "int8"],
+            2,
+            "'huggingface' is float32 only: int8 is for ctranslate2 and bergamot",
+        ),
         (["--unchecked", "--bound", "1"], 2, "--unchecked skips the comparison: leave out"),
         (["--weights", "7"], 1, "has no checkpoint 7; there are 1, 2"),
         (["--output", "gs://bucket/x", "--unchecked"], 2, "gs://bucket/x: is not a local folder"),

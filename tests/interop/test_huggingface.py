@@ -166,7 +166,8 @@ These weights have not been evaluated.
     ("form", "reason"),
     [
         ({"norm": "pre"}, "its layers are post-LN, but model.norm = 'pre'"),
-        ({"positions": "learned"}, "its positions are sinusoids, but model.positions = 'learned'"),
+        ({"positions": "learned"}, "its positions are the paper's sinusoids, but model.pos"),
+        ({"positions": "tensor2tensor"}, "sinusoids, but model.positions = 'tensor2tensor'"),
         ({"d_k": 9}, "needs model.d_k = 9 and model.d_v = 8"),
         ({"d_v": 12}, "model.d_k = 8 and model.d_v = 12"),
         ({"num_heads": 3, "d_k": 4, "d_v": 4}, "to be 16 / 3"),

@@ -67,6 +67,7 @@ def greedily(made: Translator, line: str) -> str:
     [
         {"norm": "pre", "positions": "learned", "tie": "none", "scan_layers": True},
         {"positions": "learned", "position_scale": "sqrt_d_model", "tie": "target"},
+        {"positions": "tensor2tensor"},
         {
             **{"activation": "silu", "attention_bias": True, "logits_bias": True},
             **{"norm_epsilon": 1e-3, "d_k": 4, "d_v": 6, "tie": "target", "vocab_multiple": 8},

@@ -52,6 +52,8 @@ def embed(embedding, config, table, positions, tokens):
     if config.positions == "learned":
         factor = np.sqrt(config.d_model) if config.position_scale == "sqrt_d_model" else 1
         return x + embedding[positions][: len(tokens)] * factor
+    if config.positions == "tensor2tensor":
+        return x + np.array([spread_sinusoid(pos, config.d_model) for pos in range(len(tokens))])
     return x + np.array([sinusoid(pos, config.d_model) for pos in range(len(tokens))])
 
 
@@ -60,6 +62,16 @@ def sinusoid(pos, d_model):
     encoding = np.zeros(d_model)
     for i in range(d_model):
         angle = pos / 10000 ** (2 * (i // 2) / d_model)
+        encoding[i] = np.sin(angle) if i % 2 == 0 else np.cos(angle)
+    return encoding
+
+
+def spread_sinusoid(pos, d_model):
+    """tensor2tensor's: the last wavelength is exactly 10000 times the first."""
+    encoding = np.zeros(d_model)
+    increment = np.log(10000) / (d_model / 2 - 1)
+    for i in range(d_model):
+        angle = pos * np.exp(-increment * (i // 2))
         encoding[i] = np.sin(angle) if i % 2 == 0 else np.cos(angle)
     return encoding
 

@@ -15,7 +15,7 @@ COMBINATIONS = [
     {"norm": "post", "positions": "learned", "tie": "target"},
     {"norm": "pre", "positions": "sinusoidal", "tie": "target"},
     {"norm": "pre", "positions": "learned", "position_scale": "sqrt_d_model", "tie": "none"},
-    {"norm": "post", "tie": "all", **MARIAN},
+    {"norm": "post", "positions": "tensor2tensor", "tie": "all", **MARIAN},
     {"norm": "pre", "tie": "none", **MARIAN},
     {"d_k": 4, "d_v": 4, "num_heads": 1},
     {"d_k": 6, "d_v": 2, "num_heads": 4, "encoder_layers": 3, "decoder_layers": 1},
