@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import itertools
 import os
 import sys
@@ -28,6 +29,7 @@ from flaxformer_mt.decoding.options import (
 from flaxformer_mt.decoding.text.coded_sentences import CodedSentences, coded_sentences
 from flaxformer_mt.decoding.text.translation import Translation
 from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.errors import install
 from flaxformer_mt.markup.document import LARGEST, Document, MarkupError, Raw
 from flaxformer_mt.markup.html import read_html
 from flaxformer_mt.markup.placing import placed
@@ -35,7 +37,7 @@ from flaxformer_mt.markup.xml import read_xml
 from flaxformer_mt.rundir.paths import as_path, check_output, write_bytes
 from flaxformer_mt.wording import counted
 
-DocumentFormat = Literal["html", "xml"]
+DocumentFormat = Literal["html", "xml", "markdown"]
 _WINDOW = 4096  # sentences that are searched together
 _SHOWN = 60  # characters of a sentence in a message
 _BOM = "\ufeff"
@@ -78,13 +80,14 @@ def translate_document(
     keep_elements: Collection[str] = (),
     **wanted: Unpack[WantedOfAll],
 ) -> TranslatedDocument:
-    """Translates the text of an HTML page, or a part of one, or of an XML document.
+    """Translates the text of an HTML page, or a part of one, or of an XML or Markdown document.
 
-    All else stays byte for byte. Tags within a sentence go with its words, by the decoder's
-    attention. The content of `keep_elements` isn't translated, nor that of `<code>` and the like in
-    HTML and of elements with `translate="no"`. What is `wanted` of all sentences is as in
-    `Translator.translate`, but with one translation; `several` "keep" doesn't split texts at
-    sentence ends, as is done unless the model has learnt to read so many together.
+    All else stays byte for byte. Tags, and Markdown's signs, within a sentence go with its words,
+    by the decoder's attention. The content of `keep_elements` isn't translated, nor that of
+    `<code>` and the like in HTML and Markdown and of elements with `translate="no"`. Markdown needs
+    the extra `markdown`. What is `wanted` of all sentences is as in `Translator.translate`, but
+    with one translation; `several` "keep" doesn't split texts at sentence ends, as is done unless
+    the model has learnt to read so many together.
 
     Raises MarkupError for XML that isn't well-formed and for documents that are too large,
     ConfigError, and what `Translator.load` and `Translator.translate` raise.
@@ -126,7 +129,7 @@ def translate_document_file(
 
 def _checked(format: str, wanted: WantedOfAll) -> SearchOptions:
     if format not in get_args(DocumentFormat):
-        raise ConfigError(f"format = {format!r} must be 'html' or 'xml'")
+        raise ConfigError(f"format = {format!r} must be 'html', 'xml' or 'markdown'")
     options = options_of_all(wanted, "translate_document")
     if options.n_best != 1:
         raise ConfigError(f"n_best = {options.n_best}: a document has one translation")
@@ -143,7 +146,18 @@ def _parsed(text: str, format: DocumentFormat, keep_elements: Collection[str]) -
         raise MarkupError("is not Unicode text: it has half a surrogate pair", line) from error
     if format == "html":
         return read_html(text, keep=keep_elements)
+    if format == "markdown":
+        return _read_markdown(text, keep_elements)
     return read_xml(text, keep=keep_elements)
+
+
+def _read_markdown(text: str, keep_elements: Collection[str]) -> Document:
+    for package in ("markdown_it", "mdit_py_plugins"):
+        if importlib.util.find_spec(package) is None:
+            raise ConfigError(f"Markdown needs {package}, which is missing: {install('markdown')}")
+    from flaxformer_mt.markup.markdown import read_markdown
+
+    return read_markdown(text, keep=keep_elements)
 
 
 def _loaded(run: Model) -> Translator:

@@ -118,6 +118,27 @@ def test_xml_is_translated(translator, texts):
     )
 
 
+def test_markdown_is_translated(run, workdir, translator, tmp_path):
+    pytest.importorskip("mdit_py_plugins", reason="the extra [markdown] is not installed")
+    source = f"# {LINES[0]}\n\n- **{LINES[1]}** `code`\n"
+    text = fm.translate_document(translator, source, format="markdown").text
+    lead, bold, code = text.partition("**")[0], text.split("**"), text.split("`")
+    assert lead.startswith("# ") and lead.endswith("\n\n- ")
+    assert len(bold) == 3 and code[1] == "code"
+
+    out = tmp_path / "out.md"
+    given = ("--workdir", workdir, "--format", "markdown", "--output", out)
+    done = run("translate", *given, stdin=source.encode())
+    assert done.status == 0, done.errors
+    assert out.read_text() == text
+
+
+def test_a_missing_package_is_named(translator, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"needs markdown_it, which is missing: .*\[markdown\]"):
+        fm.translate_document(translator, "a", format="markdown")
+
+
 @pytest.mark.parametrize("several", ["split", "keep"])
 def test_sentences_are_split_as_asked(translator, several, monkeypatch):
     lines = []
@@ -134,7 +155,7 @@ def test_sentences_are_split_as_asked(translator, several, monkeypatch):
 
 
 def test_wrong_arguments_and_documents_are_refused(translator, tmp_path):
-    with pytest.raises(ConfigError, match="format = 'pdf' must be 'html' or 'xml'"):
+    with pytest.raises(ConfigError, match="format = 'pdf' must be 'html', 'xml' or 'markdown'"):
         fm.translate_document(translator, "a", format="pdf")
     with pytest.raises(ConfigError, match="n_best = 2: a document has one translation"):
         fm.translate_document(translator, "a", n_best=2)
