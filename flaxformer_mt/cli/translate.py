@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from flaxformer_mt.bulk.translating import TranslationCounts
     from flaxformer_mt.decoding.constraints.terminology import Terminology
 
-DOCUMENTS = ("html", "xml", "markdown")
+DOCUMENTS = ("html", "xml", "markdown", "docx", "odt", "srt", "vtt")
 # What only lines have, by the name of the option, and what it is if it isn't given.
 _OF_LINES: dict[str, Any] = {
     "output_format": None,
@@ -77,8 +77,8 @@ _LINES = {
 _FORMS = {
     "--format": Flag(
         "text: one sentence per line; tsv: columns, translating one; "
-        "jsonl: one JSON object per line, adding the translation; html, xml, markdown: one "
-        "document, whose markup stays with its words",
+        "jsonl: one JSON object per line, adding the translation; others: one document, "
+        "whose markup stays with its words",
         choices=(*NAMES, *DOCUMENTS),
     ),
     "--output-format": Flag("output format (default: --format)", choices=NAMES),

@@ -106,3 +106,14 @@ class Document:
                     texts[part] if isinstance(part, int) else part for part in raw
                 )
         return "".join(texts[part] if isinstance(part, int) else part for part in self.parts)
+
+
+def joined_all(documents: Sequence[Document], contents: Sequence[Raw]) -> list[str]:
+    """Each document with those of the contents that are for its segments."""
+    texts = []
+    first = 0
+    for document in documents:
+        end = first + len(document.segments)
+        texts.append(document.joined(contents[first:end]))
+        first = end
+    return texts
