@@ -35,7 +35,7 @@ from flaxformer_mt.markup.tags import Token, tokens
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
 # Text that is an address.
 _ADDRESS = re.compile(
-    r"(?:https?://|www\.)[^\s<]*[^\s<?!.,:;*_~'\")\]]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+    r"(?:https?://|www\.)[^\s<]*[^\s<?!.,:;*_~'\")\]]|(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+"
 )
 # The box of a task, and the first line of an alert.
 _LEADS = re.compile(r"\[[ xX]\](?=\s)|\[![A-Za-z]+\](?=\n|$)")

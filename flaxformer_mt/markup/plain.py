@@ -14,7 +14,7 @@ from flaxformer_mt.markup.segments import Assembler, has_text
 
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
 _TIMES = re.compile(r"\s*(?:\d+:)?\d+:\d+[.,]\d+\s*-->\s*(?:\d+:)?\d+:\d+[.,]\d+")
-_TAG = re.compile(r"<(/?)([A-Za-z][\w.-]*)?[^<>]*>|\{\\?[^{}]*\}")
+_TAG = re.compile(r"<(/?)([A-Za-z][\w.-]*+)?+[^<>]*+>|\{\\?[^{}]*\}")
 _DIALOGUE = re.compile(r"\s*[-–—]\s*")
 
 

@@ -19,7 +19,7 @@ _NAMESPACE = re.compile(
     r"""xmlns:([\w.-]+)\s*=\s*["']http://(?:schemas\.openxmlformats\.org/wordprocessingml/2006"""
     r"""|purl\.oclc\.org/ooxml/wordprocessingml)/main["']"""
 )
-_FIELD_KIND = re.compile(r"""(?s).*fldCharType\s*=\s*["'](\w+)["'].*""")
+_FIELD_KIND = re.compile(r"""fldCharType\s*=\s*["'](\w+)["']""")
 # Elements around runs, which move with these.
 _AROUND = ("hyperlink", "ins", "smartTag", "sdt", "sdtContent", "fldSimple", "moveTo", "bdo", "dir")
 # What Word itself found out and writes again.
@@ -165,7 +165,7 @@ class _Paragraph:
             elif name == "t":
                 yield _Piece("text", alone, _text_of(inner), format)
             elif name == "fldChar":
-                yield _Piece("field", alone, _FIELD_KIND.sub(r"\1", raw))
+                yield _Piece("field", alone, "".join(_FIELD_KIND.findall(raw)[:1]))
             elif name in _BLANKS:
                 yield _Piece("blank", alone)
             elif name not in _DROPPED and not raw.isspace():
@@ -191,13 +191,13 @@ def _end_of(events: Sequence[XmlEvent], place: int) -> int:
 def _with_fields(pieces: Sequence[_Piece]) -> Iterator[_Piece]:
     """The pieces to translate: a field that is a link is around its text, and any other is kept."""
     pieces = [piece for piece in pieces if piece.kind not in ("start", "end")]
+    kinds = [piece.text if piece.kind == "field" else "" for piece in pieces]
     place = 0
     while place < len(pieces):
         if pieces[place].kind != "field":
             yield pieces[place]
             place += 1
             continue
-        kinds = [piece.text if piece.kind == "field" else "" for piece in pieces]
         middle, end = kinds.index("separate", place), kinds.index("end", place)
         before = "".join(piece.raw for piece in pieces[place : middle + 1])
         inner = pieces[middle + 1 : end]

@@ -41,6 +41,12 @@ def test_notes_and_styles_of_webvtt_stay():
     assert pretended(read_subtitles(head + "one two\n")) == head + "TWO ONE\n"
 
 
+@pytest.mark.parametrize("hostile", ["<a", "<" + "a" * 50, "{", "- ", "a ", "<i>", "</i>"])
+def test_hostile_cues_take_linear_time(hostile):
+    assert pretended(read_subtitles(f"{TIMES}\n" + hostile * 10_000))
+    assert pretended(read_subtitles(f"{TIMES}\n<" + "a" * 200_000))
+
+
 def test_what_has_no_cues_is_refused():
     with pytest.raises(MarkupError, match="not subtitles: it has no line such as"):
         read_subtitles("one\ntwo\n")
