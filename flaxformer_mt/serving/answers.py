@@ -377,7 +377,7 @@ def openapi(reader: Reader) -> Json:
         described = _described(path, operation, schemas, needs_key)
         paths[path] = {operation.method: described}
 
-    paths |= _file_paths(schemas, bool(reader.settings.keys))
+    paths |= _file_paths(reader.model, schemas, bool(reader.settings.keys))
     title, description = _about(reader.model)
     return {
         "openapi": "3.1.0",
@@ -398,7 +398,7 @@ def openapi(reader: Reader) -> Json:
     }
 
 
-def _file_paths(schemas: Schemas, needs_key: bool) -> Json:
+def _file_paths(model: ServedModel, schemas: Schemas, needs_key: bool) -> Json:
     """OpenAPI's objects for files."""
     error = schemas["error", "serialization"]
     text = {"type": "string"}
@@ -406,8 +406,8 @@ def _file_paths(schemas: Schemas, needs_key: bool) -> Json:
         "type": "object",
         "properties": {
             "file": {"type": "string", "format": "binary"},
-            "source": text,
-            "target": text,
+            "source": {"enum": [*model.sources, "auto"]},
+            "target": {"enum": [*model.targets]},
             "api_key": text,
         },
         "required": ["file", "source", "target"],
