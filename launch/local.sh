@@ -27,7 +27,7 @@ belong to the command.
 Variables:
   FLAXFORMER_VENV     where the environment is (default: .venv beside README.md)
   FLAXFORMER_EXTRAS   what to install beyond the CPU version: tpu, cuda, gcs, export, hub,
-                      serve, figures, wandb, mlflow, ray, dedup, langid, memories, docs (or a,b)
+                      serve, figures, wandb, mlflow, ray, dedup, langid, memories, markdown, docs (or a,b)
   FLAXFORMER_PYTHON   the Python to create it with (default: the first one recent enough)
 TEXT
 }
@@ -169,9 +169,9 @@ extras=(base)
 IFS=, read -r -a asked <<<"${FLAXFORMER_EXTRAS:-}"
 for extra in ${asked[@]+"${asked[@]}"}; do
     case $extra in
-        tpu | cuda | gcs | export | hub | serve | figures | wandb | mlflow | ray | dedup | langid | memories | docs | dev) extras+=("$extra") ;;
+        tpu | cuda | gcs | export | hub | serve | figures | wandb | mlflow | ray | dedup | langid | memories | markdown | docs | dev) extras+=("$extra") ;;
         *)
-            say "FLAXFORMER_EXTRAS=$FLAXFORMER_EXTRAS: '$extra' is not one of tpu, cuda, gcs, export, hub, serve, figures, wandb, mlflow, ray, dedup, langid, memories, docs, dev"
+            say "FLAXFORMER_EXTRAS=$FLAXFORMER_EXTRAS: '$extra' is not one of tpu, cuda, gcs, export, hub, serve, figures, wandb, mlflow, ray, dedup, langid, memories, markdown, docs, dev"
             exit 2
             ;;
     esac

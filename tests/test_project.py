@@ -118,6 +118,7 @@ EXTRAS = {
     "serving": ["serve"],
     "figures": ["figures"],
     "interop": ["export"],
+    "markup": ["markdown"],
     "files": ["hub"],
     "data": ["dedup", "langid", "memories"],
     "flaxformer_mt": ["ray"],  # cluster.py

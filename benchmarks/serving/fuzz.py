@@ -17,6 +17,15 @@ expected-statuses = ["2xx", "3xx", "4xx", 503]
 [[operations]]
 include-path = "/attention"
 checks.positive_data_acceptance.expected-statuses = ["2xx", 400, 401, 403, 404, 503]
+
+# Whether bytes are a file, or a name is of one that is there, no schema says.
+[[operations]]
+include-path = "/translate_file"
+checks.positive_data_acceptance.expected-statuses = ["2xx", 400, 401, 403, 404, 413, 503]
+
+[[operations]]
+include-path = "/download_file/{name}"
+checks.positive_data_acceptance.expected-statuses = ["2xx", 400, 401, 403, 404, 413, 503]
 """
 _COMMAND = "from schemathesis.cli import schemathesis; schemathesis()"
 

@@ -28,17 +28,17 @@ from flaxformer_mt.decoding.options import (
 from flaxformer_mt.decoding.text.coded_sentences import CodedSentences, coded_sentences
 from flaxformer_mt.decoding.text.translation import Translation
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.markup.document import LARGEST, Document, MarkupError, Raw
-from flaxformer_mt.markup.html import read_html
+from flaxformer_mt.markup.document import LARGEST, Document, MarkupError, Raw, Segment, joined_all
+from flaxformer_mt.markup.opening import TextFormat, open_file, open_text
+from flaxformer_mt.markup.packages import LARGEST_UNPACKED, PackageFormat
 from flaxformer_mt.markup.placing import placed
-from flaxformer_mt.markup.xml import read_xml
 from flaxformer_mt.rundir.paths import as_path, check_output, write_bytes
 from flaxformer_mt.wording import counted
 
-DocumentFormat = Literal["html", "xml"]
+DocumentFormat = Literal[TextFormat, PackageFormat]
 _WINDOW = 4096  # sentences that are searched together
 _SHOWN = 60  # characters of a sentence in a message
-_BOM = "\ufeff"
+_PACKAGES = get_args(PackageFormat)
 Model = str | os.PathLike[str] | Translator | Callable[[], Translator]
 
 
@@ -74,24 +74,33 @@ def translate_document(
     run: Model,
     document: str,
     *,
-    format: DocumentFormat = "html",
+    format: TextFormat = "html",
     keep_elements: Collection[str] = (),
     **wanted: Unpack[WantedOfAll],
 ) -> TranslatedDocument:
-    """Translates the text of an HTML page, or a part of one, or of an XML document.
+    """Translates the text of an HTML page, or a part of one, of an XML or Markdown document, or of
+    subtitles (SRT, WebVTT).
 
-    All else stays byte for byte. Tags within a sentence go with its words, by the decoder's
-    attention. The content of `keep_elements` isn't translated, nor that of `<code>` and the like in
-    HTML and of elements with `translate="no"`. What is `wanted` of all sentences is as in
-    `Translator.translate`, but with one translation; `several` "keep" doesn't split texts at
-    sentence ends, as is done unless the model has learnt to read so many together.
+    All else stays byte for byte. Tags, and Markdown's signs, within a sentence go with its words,
+    by the decoder's attention. The content of `keep_elements` isn't translated, nor that of
+    `<code>` and the like in HTML and Markdown and of elements with `translate="no"`. Markdown needs
+    the extra `markdown`. What is `wanted` of all sentences is as in `Translator.translate`, but
+    with one translation; `several` "keep" doesn't split texts at sentence ends, as is done unless
+    the model has learnt to read so many together.
 
     Raises MarkupError for XML that isn't well-formed and for documents that are too large,
     ConfigError, and what `Translator.load` and `Translator.translate` raise.
     """
-    options = _checked(format, wanted)
-    parsed = _parsed(document, format, keep_elements)
-    return _translated(_loaded(run), parsed, options)
+    options = _checked(format, get_args(TextFormat), wanted)
+    arguments.check_str("document", document)
+    keep_elements = arguments.texts("keep_elements", keep_elements)
+    try:
+        document.encode()
+    except UnicodeEncodeError as error:
+        line = document.count("\n", 0, error.start) + 1
+        raise MarkupError("is not Unicode text: it has half a surrogate pair", line) from error
+    parsed = open_text(document, format, keep=keep_elements)
+    return _translated(_loaded(run), [parsed], options)[0]
 
 
 def translate_document_file(
@@ -105,45 +114,37 @@ def translate_document_file(
 ) -> TranslatedDocument:
     """As `translate_document`, from a file to a file, also in a bucket; None is standard input or
     output. The input may be compressed, and is read whole: up to 10 million characters of UTF-8.
-    The output is written whole or not at all.
+    The output is written whole or not at all. The formats "docx" and "odt" are for texts of Word
+    and LibreOffice, of up to 64 MiB when they are unpacked; then the result's `text` is empty.
 
     Also raises CorpusError, InputError and OutputError.
     """
-    options = _checked(format, wanted)
+    options = _checked(format, get_args(DocumentFormat), wanted)
     source = None if input is None else os.fspath(input)
     target = None if output is None else os.fspath(output)
     if target is not None:
         _check_output(source, target)
-    name, text = _read(source)
+    keep_elements = arguments.texts("keep_elements", keep_elements)
+    name, given = _read_archive(source) if format in _PACKAGES else _read(source)
     try:
-        parsed = _parsed(text.removeprefix(_BOM), format, keep_elements)
+        opened = open_file(given, format, keep=keep_elements)
     except MarkupError as error:
         raise error.of_file(name) from error
-    translated = _translated(_loaded(run), parsed, options)
-    _write(target, (_BOM * text.startswith(_BOM) + translated.text).encode())
-    return translated
+    translated, texts = _translated(_loaded(run), opened.documents, options)
+    _write(target, opened.pack(texts))
+    return dataclasses.replace(translated, text="") if format in _PACKAGES else translated
 
 
-def _checked(format: str, wanted: WantedOfAll) -> SearchOptions:
-    if format not in get_args(DocumentFormat):
-        raise ConfigError(f"format = {format!r} must be 'html' or 'xml'")
+def _checked(format: str, formats: Sequence[str], wanted: WantedOfAll) -> SearchOptions:
+    if format not in formats:
+        if format in _PACKAGES:
+            raise ConfigError(f"format = {format!r} isn't text: use translate_document_file")
+        *others, last = map(repr, formats)
+        raise ConfigError(f"format = {format!r} must be {', '.join(others)} or {last}")
     options = options_of_all(wanted, "translate_document")
     if options.n_best != 1:
         raise ConfigError(f"n_best = {options.n_best}: a document has one translation")
     return options
-
-
-def _parsed(text: str, format: DocumentFormat, keep_elements: Collection[str]) -> Document:
-    arguments.check_str("document", text)
-    keep_elements = arguments.texts("keep_elements", keep_elements)
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        line = text.count("\n", 0, error.start) + 1
-        raise MarkupError("is not Unicode text: it has half a surrogate pair", line) from error
-    if format == "html":
-        return read_html(text, keep=keep_elements)
-    return read_xml(text, keep=keep_elements)
 
 
 def _loaded(run: Model) -> Translator:
@@ -179,44 +180,61 @@ def _write(target: str | None, content: bytes) -> None:
         write_bytes(as_path(target), content)
 
 
-def _read(path: str | None) -> tuple[str, str]:
+def _read_archive(path: str | None) -> tuple[str, bytes]:
+    """The name and the content of a file, or of standard input. Raises InputError."""
+    name = path or "standard input"
+    try:
+        if path is None:
+            return name, sys.stdin.buffer.read(LARGEST_UNPACKED + 1)
+        with as_path(path).open("rb") as file:
+            return name, file.read(LARGEST_UNPACKED + 1)
+    except OSError as error:
+        raise InputError(f"{name}: {error.strerror or error}") from error
+
+
+def _read(path: str | None) -> tuple[str, bytes]:
     """The name and the text of a file, or of standard input. Raises InputError."""
     with open_lines(path) as lines:
         # A byte more than the largest text can have.
         content = lines.read_whole(4 * LARGEST + 1)
         name = lines.name
     try:
-        return name, content.decode()
+        content.decode()
+        return name, content
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise InputError(f"{name}:{line}: is not UTF-8 text; convert it with iconv") from error
 
 
 def _translated(
-    translator: Translator, document: Document, options: SearchOptions
-) -> TranslatedDocument:
-    texts = _texts(translator, document, options)
+    translator: Translator, documents: Sequence[Document], options: SearchOptions
+) -> tuple[TranslatedDocument, list[str]]:
+    """What was translated, and the text of each document."""
+    segments = [segment for document in documents for segment in document.segments]
+    texts = _texts(translator, segments, options)
     lines = [sentence for text in texts for sentence in text.texts]
     translations = list(_searched(translator, lines, options))
-    alignments = _alignments(translator, document, texts, translations)
+    alignments = _alignments(translator, segments, texts, translations)
     blanks = has_blanks_between_sentences(translator.tgt_lang)
     contents: list[Raw] = []
     rest = iter(translations)
-    for segment, text in zip(document.segments, texts, strict=True):
+    for segment, text in zip(segments, texts, strict=True):
         outputs = [translation.text for translation in itertools.islice(rest, len(text.texts))]
         aligned = [next(alignments) if segment.needs_alignment else None for _ in outputs]
         contents.append(placed(segment, *joined_and_aligned(text, outputs, aligned, blanks=blanks)))
-    return TranslatedDocument(
-        text=document.joined(contents),
-        texts=len(document.segments),
+    joined = joined_all(documents, contents)
+    translated = TranslatedDocument(
+        text="".join(joined),
+        texts=len(segments),
         sentences=len(lines),
         split=sum(translation.split for translation in translations),
         at_limit=sum(translation.at_limit for translation in translations),
     )
+    return translated, joined
 
 
 def _texts(
-    translator: Translator, document: Document, options: SearchOptions
+    translator: Translator, segments: Sequence[Segment], options: SearchOptions
 ) -> list[CodedSentences]:
     """The sentences of each segment."""
     together = translator.together
@@ -228,7 +246,7 @@ def _texts(
         coded_sentences(
             segment.text, translator.src_lang, together=together, keep=translator.config.keep
         )
-        for segment in document.segments
+        for segment in segments
     ]
 
 
@@ -247,14 +265,14 @@ def _searched(
 
 def _alignments(
     translator: Translator,
-    document: Document,
+    segments: Sequence[Segment],
     texts: Sequence[CodedSentences],
     translations: Sequence[Translation],
 ) -> Iterator[Alignment]:
     """Those of the sentences of segments that need them."""
     needed = [
         segment.needs_alignment
-        for segment, text in zip(document.segments, texts, strict=True)
+        for segment, text in zip(segments, texts, strict=True)
         for _ in text.texts
     ]
     lines = [line for text in texts for line in text.texts]

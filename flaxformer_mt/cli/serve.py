@@ -83,6 +83,7 @@ def _settings(options: argparse.Namespace) -> ServerSettings:
         allowed_hosts=tuple(options.allowed_host),
         keep=not options.no_keep,
         constraints=not options.no_constraints,
+        public_address=options.public_address or "",
         examples=tuple(filter(None, map(str.strip, examples.split("\n")))),
         log=options.log,
     )
@@ -133,6 +134,12 @@ _WHAT = {
         "has `keep` (default: they stay as they are)"
     ),
     "--no-constraints": Flag("refuse `terms` and `forbid`, and compile nothing for them"),
+    "--public-address": Flag(
+        "where clients reach the server, for the addresses of translated files, such as "
+        "https://example.org/translate (default: the Host that they ask for)",
+        takes="URL",
+        read=utf8_text,
+    ),
     "--examples": Flag("example texts for the page, one per line", takes="FILE"),
     "--log": Flag(
         "log one line per request; `text` also logs the translated text", choices=get_args(Log)

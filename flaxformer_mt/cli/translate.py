@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from flaxformer_mt.bulk.translating import TranslationCounts
     from flaxformer_mt.decoding.constraints.terminology import Terminology
 
-DOCUMENTS = ("html", "xml")
+DOCUMENTS = ("html", "xml", "markdown", "docx", "odt", "srt", "vtt")
 # What only lines have, by the name of the option, and what it is if it isn't given.
 _OF_LINES: dict[str, Any] = {
     "output_format": None,
@@ -79,8 +79,8 @@ _LINES = {
 _FORMS = {
     "--format": Flag(
         "text: one sentence per line; tsv: columns, translating one; "
-        "jsonl: one JSON object per line, adding the translation; html, xml: one document, whose "
-        "tags stay with their words",
+        "jsonl: one JSON object per line, adding the translation; others: one document, "
+        "whose markup stays with its words",
         choices=(*NAMES, *DOCUMENTS),
     ),
     "--output-format": Flag(
@@ -112,7 +112,7 @@ _FORMS = {
     "--alignments": Flag("align words (0-0 1-2 ...), in a last column or a field"),
     "--tokens": Flag("jsonl: add the translation's token ids, for `score`"),
     "--keep-elements": Flag(
-        "html, xml: don't translate what is in elements with these names",
+        "html, xml, markdown: don't translate what is in elements with these names",
         takes="NAME",
         several=True,
         read=utf8_text,
@@ -173,7 +173,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     if options.format in DOCUMENTS:
         return _translate_document(options, parser)
     if options.keep_elements:
-        parser.error("--keep-elements is for documents: add --format html or xml")
+        parser.error("--keep-elements is for documents: add --format html, xml or markdown")
     output_format = options.output_format or options.format
     _check_formats(options, parser, output_format)
     form = _form(options, parser, output_format)

@@ -6,12 +6,19 @@ the translations in.
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from flaxformer_mt.errors import UserError
 
 Raw = tuple[str | int, ...]
 """Text as it stands in the document, and in between the numbers of segments to be put there."""
+
+
+class Unescaped(str):
+    """Text of a translation among marks, without the format's escapes."""
+
+    __slots__ = ()
+
 
 LARGEST = 10_000_000  # characters of a document
 
@@ -71,6 +78,7 @@ class Segment:
     blanks: Mapping[int, str] = dataclasses.field(default_factory=dict)
     quote: str = ""
     plain: bool = False
+    write: "Callable[[Segment, Raw], Raw] | None" = None
 
     @functools.cached_property
     def needs_alignment(self) -> bool:
@@ -98,3 +106,14 @@ class Document:
                     texts[part] if isinstance(part, int) else part for part in raw
                 )
         return "".join(texts[part] if isinstance(part, int) else part for part in self.parts)
+
+
+def joined_all(documents: Sequence[Document], contents: Sequence[Raw]) -> list[str]:
+    """Each document with those of the contents that are for its segments."""
+    texts = []
+    first = 0
+    for document in documents:
+        end = first + len(document.segments)
+        texts.append(document.joined(contents[first:end]))
+        first = end
+    return texts

@@ -51,7 +51,7 @@ def read_html(text: str, *, keep: Collection[str] = ()) -> Document:
     """
     if len(text) > LARGEST:
         raise MarkupError(f"{len(text):,} characters; a document has at most {LARGEST:,}")
-    reader = _HtmlReader(text, KEPT.union(name.lower() for name in keep))
+    reader = HtmlReader(text, KEPT.union(name.lower() for name in keep))
     for token in tokens(text):
         reader.read(token)
     return reader.assembler.document()
@@ -73,12 +73,19 @@ class _Element:
     kept: Literal["", "inline", "block"] = ""
 
 
-class _HtmlReader:
+class HtmlReader:
+    """Gives an assembler the tokens of a text in HTML; elements with the names in `keep` aren't
+    translated."""
+
     def __init__(self, text: str, keep: frozenset[str]) -> None:
         self.assembler = Assembler(one_by_one=frozenset({"a"}))
         self._text, self._keep_names = text, keep
         self._open: list[_Element] = []
         self._open_names: Counter[str] = Counter()
+
+    def go_on(self, text: str, assembler: Assembler) -> None:
+        """Reads another text from here on, within the elements that are open."""
+        self._text, self.assembler = text, assembler
 
     def read(self, token: Token) -> None:
         raw = self._text[token.start : token.end]
@@ -86,15 +93,15 @@ class _HtmlReader:
             self._start(token, raw)
         elif token.kind == "end":
             self._end(token, raw)
-        elif self._kept:
-            self._keep(raw, self._kept)
+        elif self.kept:
+            self._keep(raw, self.kept)
         elif token.kind == "text":
             self.assembler.text(_meanings(raw))
         else:
             self.assembler.point((raw,))
 
     @property
-    def _kept(self) -> Literal["", "inline", "block"]:
+    def kept(self) -> Literal["", "inline", "block"]:
         return self._open[-1].kept if self._open else ""
 
     def _start(self, token: Token, raw: str) -> None:
@@ -103,7 +110,7 @@ class _HtmlReader:
             self._pop()
         kept: Literal["", "inline", "block"] = ""
         if self._is_kept(token):
-            kept = self._kept or ("block" if name in _BLOCKS else "inline")
+            kept = self.kept or ("block" if name in _BLOCKS else "inline")
         is_empty = name in _VOID or (raw.endswith("/>") and name not in WITHOUT_TAGS)
         if not is_empty:
             self._open.append(_Element(name, kept))
@@ -120,7 +127,7 @@ class _HtmlReader:
 
     def _end(self, token: Token, raw: str) -> None:
         name = token.name
-        kept = self._kept
+        kept = self.kept
         if self._open_names[name]:
             while (element := self._pop()).name != name:
                 pass
@@ -156,7 +163,7 @@ class _HtmlReader:
             return True
         if translate is not None and translate.lower() in ("no", "yes", ""):
             return translate.lower() == "no"
-        return self._kept != ""
+        return self.kept != ""
 
     def _value(self, attribute: Attribute | None) -> str | None:
         if attribute is None:

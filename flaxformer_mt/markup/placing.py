@@ -1,6 +1,6 @@
 """Puts the marks of a segment around the words of its translation.
 
-Words are cut where marks begin or end and between letters and punctuation, as "dog" and "." of
+Unescaped are cut where marks begin or end and between letters and punctuation, as "dog" and "." of
 "<b>dog</b>.", so that marks can be there. What is aligned to what follows from the alignment of
 whole words.
 """
@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from flaxformer_mt.markup.document import Mark, Raw, Segment
+from flaxformer_mt.markup.document import Mark, Raw, Segment, Unescaped
 from flaxformer_mt.markup.projection import Span, project
 
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -42,8 +42,18 @@ def placed(segment: Segment, text: str, sentences: Sequence[AlignedSentence] = (
     """
     if segment.plain:
         return (escaped(text).replace("&amp;", "&"),)
+    parts = unescaped(segment, text, sentences)
+    if segment.write is not None:
+        return segment.write(segment, parts)
+    return tuple(
+        escaped(part, segment.quote) if isinstance(part, Unescaped) else part for part in parts
+    )
+
+
+def unescaped(segment: Segment, text: str, sentences: Sequence[AlignedSentence] = ()) -> Raw:
+    """As `placed`, but with the text `Unescaped`."""
     if not segment.marks and not segment.blanks:
-        return (escaped(text, segment.quote),)
+        return (Unescaped(text),)
     tokens = _Tokens(segment, sentences or [AlignedSentence(segment.text, text)], text)
     spans = [_span(mark, tokens.source) for mark in segment.marks]
     projected = project(
@@ -272,10 +282,10 @@ class _Writer:
         target = self._tokens.target
         for gap in range(len(target) + 1):
             start = target[gap].start if gap < len(target) else len(self._text)
-            blank = self._blanks.get(gap, escaped(self._text[end:start]))
+            blank = self._blanks.get(gap, Unescaped(self._text[end:start]))
             yield from self._gap(gap, blank)
             if gap < len(target):
-                yield escaped(target[gap].text)
+                yield Unescaped(target[gap].text)
                 end = target[gap].end
 
     def _gap(self, gap: int, blank: str) -> Iterator[str | int]:

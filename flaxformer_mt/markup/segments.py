@@ -72,6 +72,25 @@ class Assembler:
         self._segments.append(Segment(text, quote=quote))
         return (len(self._segments) - 1,)
 
+    def include(self, document: Document) -> Raw:
+        """The parts of another document, whose segments become some of this one's."""
+        first = len(self._segments)
+        self._segments += [
+            dataclasses.replace(
+                segment,
+                marks=tuple(
+                    dataclasses.replace(
+                        mark,
+                        opening=_renumbered(mark.opening, first),
+                        closing=_renumbered(mark.closing, first),
+                    )
+                    for mark in segment.marks
+                ),
+            )
+            for segment in document.segments
+        ]
+        return _renumbered(document.parts, first)
+
     def document(self) -> Document:
         """All of it."""
         self._end_run()
@@ -100,6 +119,11 @@ class Assembler:
             len(self._segments) - 1,
             *[part for item in reversed(after) for part in item.raw],
         )
+
+
+def _renumbered(raw: Raw, first: int) -> Raw:
+    """With numbers that count from `first`."""
+    return tuple(part + first if isinstance(part, int) else part for part in raw)
 
 
 def _leading_blanks(items: Iterable[_Item]) -> list[_Item]:

@@ -29,7 +29,7 @@ def read_xml(text: str, *, keep: Collection[str] = ()) -> Document:
     """
     if len(text) > LARGEST:
         raise MarkupError(f"{len(text):,} characters; a document has at most {LARGEST:,}")
-    events = list(_events(text))
+    events = list(read_events(text))
     reader = _XmlReader(_with_text(events), frozenset(keep))
     for number, event in enumerate(events):
         reader.read(number, event)
@@ -37,7 +37,7 @@ def read_xml(text: str, *, keep: Collection[str] = ()) -> Document:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Found:
+class XmlEvent:
     """Something that Expat has found: how it is written, and an element's name or a text."""
 
     kind: _Kind
@@ -46,7 +46,7 @@ class _Found:
     kept: bool | None = None  # None: as what is around
 
 
-def _events(text: str) -> Iterator[_Found]:
+def read_events(text: str) -> Iterator[XmlEvent]:
     """All of the document, in order and without gaps."""
     content = text.encode()
     listener = _Listener()
@@ -57,7 +57,7 @@ def _events(text: str) -> Iterator[_Found]:
         in_cdata = in_cdata or kind == "cdata"
         shown: _Kind = "cdata" if in_cdata else kind
         in_cdata = in_cdata and kind != "end of cdata"
-        yield _Found(shown, content[start:end].decode(), meaning, kept)
+        yield XmlEvent(shown, content[start:end].decode(), meaning, kept)
 
 
 class _Listener:
@@ -104,7 +104,7 @@ class _Listener:
             )
 
 
-def _with_text(events: list[_Found]) -> frozenset[int]:
+def _with_text(events: list[XmlEvent]) -> frozenset[int]:
     """The numbers of the start tags of elements that have text of their own."""
     with_text = set()
     open_: list[int] = []
@@ -132,7 +132,7 @@ class _XmlReader:
         self._with_text, self._keep = with_text, keep
         self._open = [_OpenTag("", kept=False, is_inline=False, has_text=False)]
 
-    def read(self, number: int, event: _Found) -> None:
+    def read(self, number: int, event: XmlEvent) -> None:
         outer = self._open[-1]
         match event.kind:
             case "start":
@@ -155,7 +155,7 @@ class _XmlReader:
             case _:
                 self.assembler.kept(event.raw)
 
-    def _tag(self, tag: _OpenTag, event: _Found) -> None:
+    def _tag(self, tag: _OpenTag, event: XmlEvent) -> None:
         if not tag.is_inline:
             self.assembler.block((event.raw,))
         elif tag.kept:

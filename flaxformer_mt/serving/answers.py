@@ -20,7 +20,9 @@ from flaxformer_mt.markup.placing import placed
 from flaxformer_mt.serving.engine import Attended, Translated
 from flaxformer_mt.serving.requests import (
     JSON,
+    MULTIPART,
     AttentionRequest,
+    FileTask,
     Kind,
     LibreTranslateRequest,
     Reader,
@@ -80,6 +82,10 @@ class LibreTranslateAnswer(_Answer):
     translatedText: str | list[str]
     alternatives: list[str] | list[list[str]] = []
     detectedLanguage: Detected | list[Detected] = []
+
+
+class TranslateFileAnswer(_Answer):
+    translatedFileUrl: str
 
 
 class AttentionAnswer(_Answer):
@@ -152,6 +158,14 @@ def translations(
             for text in answered
         ]
     )
+
+
+def translated_file(file: FileTask, translated: Sequence[Sequence[Translated]]) -> bytes:
+    """The bytes of a file, from the translated sentences of each of its texts."""
+    pairs = list(zip(file.task.texts, translated, strict=True))
+    blanks = has_blanks_between_sentences(file.task.direction[1])
+    documents = _documents(file.task, pairs)
+    return file.opened.pack([document.ranked(0, blanks) for document in documents])
 
 
 def _libre_answer(
@@ -364,6 +378,7 @@ def openapi(reader: Reader) -> Json:
         described = _described(path, operation, schemas, needs_key)
         paths[path] = {operation.method: described}
 
+    paths |= _file_paths(reader.model, schemas, bool(reader.settings.keys))
     title, description = _about(reader.model)
     return {
         "openapi": "3.1.0",
@@ -382,6 +397,47 @@ def openapi(reader: Reader) -> Json:
             },
         },
     }
+
+
+def _file_paths(model: ServedModel, schemas: Schemas, needs_key: bool) -> Json:
+    """OpenAPI's objects for files."""
+    error = schemas["error", "serialization"]
+    text = {"type": "string"}
+    form = {
+        "type": "object",
+        "properties": {
+            "file": {"type": "string", "format": "binary"},
+            "source": {"enum": [*model.sources, "auto"]},
+            "target": {"enum": [*model.targets]},
+            "api_key": text,
+        },
+        "required": ["file", "source", "target"],
+    }
+    address = {"type": "object", "properties": {"translatedFileUrl": text}}
+    statuses = ["400", "403", "408", "413", "415", "500", "503", *["401"] * needs_key]
+    upload: Json = {
+        "operationId": "translate_file",
+        "summary": "Translate a file",
+        "requestBody": {"required": True, "content": {MULTIPART: {"schema": form}}},
+        "responses": {"200": _response("Where the translation is, for ten minutes", address)}
+        | {status: _response(_REASONS[status], error) for status in statuses},
+    }
+    if needs_key:
+        upload["security"] = [{"bearer": []}, {"header": []}]
+    name = {"name": "name", "in": "path", "required": True, "schema": text}
+    file = {"type": "string", "format": "binary"}
+    download = {
+        "operationId": "download_file",
+        "summary": "A translated file",
+        "parameters": [name],
+        "responses": {
+            "200": _response("The file", file, "application/octet-stream"),
+            "403": _response(_REASONS["403"], error),
+            "404": _response("No such file, or not any more", error),
+            "503": _response(_REASONS["503"], error),
+        },
+    }
+    return {"/translate_file": {"post": upload}, "/download_file/{name}": {"get": download}}
 
 
 def _about(model: ServedModel) -> tuple[str, str]:

@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import hashlib
 import time
+import urllib.parse
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from importlib.resources import files
 from typing import Any
@@ -20,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from flaxformer_mt.serving import answers
 from flaxformer_mt.serving.access import Origins, Refusal, admit, key_in_headers, unavailable
 from flaxformer_mt.serving.answers import json_response, openapi
-from flaxformer_mt.serving.requests import read_payload
+from flaxformer_mt.serving.requests import read_payload, read_upload
 from flaxformer_mt.serving.service import Service
 from flaxformer_mt.serving.settings import page_settings
 
@@ -42,7 +43,6 @@ _HEADERS = [
     (b"x-frame-options", b"DENY"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 ]
-_NO_FILES = "files aren't translated on this server: send their text to /translate"
 # Not refused when the server is full, so that operators can look.
 _ALWAYS = frozenset({"/health", "/metrics"})
 
@@ -85,6 +85,8 @@ class App:
             Route("/translate", self._post(self._translate), methods=["POST"]),
             Route("/detect", self._post(self._detect), methods=["POST"]),
             Route("/attention", self._post(self._attention), methods=["POST"]),
+            Route("/translate_file", self._translate_file, methods=["POST"]),
+            Route("/download_file/{name}", self._download),
             Route("/languages", _constant(answers.languages(model))),
             Route("/frontend/settings", _constant(page_settings(model, settings))),
             Route("/openapi.json", _constant(document)),
@@ -92,7 +94,6 @@ class App:
             Route(
                 "/suggest", _refused("suggestions are disabled on this server"), methods=["POST"]
             ),
-            Route("/translate_file", _refused(_NO_FILES), methods=["POST"]),
             Route("/health", self._health),
             Route("/metrics", self._metrics),
             *_page_routes(),
@@ -204,6 +205,39 @@ class App:
         if task.documents:  # whose tags take a while to place
             return await asyncio.to_thread(answers.translations, task, translated)
         return answers.translations(task, translated)
+
+    async def _translate_file(self, request: Request) -> Response:
+        service, settings = self.service, self.service.settings
+        key = key_in_headers(request.headers)
+        if key is not None:
+            admit(settings.keys, key)
+        fields, upload = await read_upload(
+            request, limit=settings.max_file_bytes, seconds=settings.body_seconds
+        )
+        if key is None:
+            admit(settings.keys, fields.get("api_key") or None)
+        file = await asyncio.to_thread(service.reader.file, fields, upload)
+        translated = await service.within_limits(
+            request, service.translate_file(file.task), is_file=True
+        )
+        content = await asyncio.to_thread(answers.translated_file, file, translated)
+        token = service.results.add(file.name, content)
+        ending = file.name[file.name.rfind(".") :].lower()
+        server = (settings.public_address or str(request.base_url)).rstrip("/")
+        address = f"{server}/download_file/{token}{ending}"
+        return json_response(answers.TranslateFileAnswer(translatedFileUrl=address))
+
+    async def _download(self, request: Request) -> Response:
+        token = request.path_params["name"].partition(".")[0]
+        file = self.service.results.get(token)
+        if file is None:
+            raise Refusal(404, "there is no such file, or not any more", reason="request")
+        name = urllib.parse.quote(file.name, safe="")
+        headers = {
+            "cache-control": "no-store",
+            "content-disposition": f"attachment; filename*=UTF-8''{name}",
+        }
+        return Response(file.content, headers=headers, media_type="application/octet-stream")
 
     async def _detect(self, request: Request, payload: Mapping[str, Any], kind: str) -> Any:
         text = self.service.reader.detect(payload, kind)

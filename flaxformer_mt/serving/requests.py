@@ -31,6 +31,7 @@ from flaxformer_mt.decoding.text.coded_sentences import (
 from flaxformer_mt.errors import nearest
 from flaxformer_mt.markup.document import Document, MarkupError
 from flaxformer_mt.markup.html import read_html_or_text
+from flaxformer_mt.markup.opening import ENDINGS, OpenedFile, endings, open_file
 from flaxformer_mt.serving.access import Refusal, bad_request, shown, too_large
 from flaxformer_mt.serving.language_codes import known_code
 from flaxformer_mt.serving.settings import ServedModel, ServerSettings
@@ -213,6 +214,23 @@ class TranslateTask:
         ]
 
 
+@dataclasses.dataclass(frozen=True)
+class Upload:
+    """A file that a form has as its field `file`."""
+
+    name: str
+    content: bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class FileTask:
+    """A file to translate."""
+
+    name: str
+    task: TranslateTask
+    opened: OpenedFile
+
+
 class Reader:
     """Checks requests against a server's settings and its model. `kind` is JSON or FORM. Every
     method raises Refusal."""
@@ -302,7 +320,7 @@ class Reader:
         return TranslateTask(form, split_texts, n_best, direction, keep, documents)
 
     def _split(
-        self, text: str, direction: tuple[str, str], keep: bool, at_marks: bool
+        self, text: str, direction: tuple[str, str], keep: bool, at_marks: bool = True
     ) -> CodedSentences:
         return coded_sentences(
             text,
@@ -313,6 +331,30 @@ class Reader:
             together=self.model.together,
             keep=keep,
         )
+
+    def file(self, payload: Mapping[str, Any], upload: Upload) -> FileTask:
+        """A file to translate, in LibreTranslate's form."""
+        known = {name: payload[name] for name in ("source", "target") if payload.get(name)}
+        form: Any = _checked(self.libre_form, {**known, "q": ""}, FORM)
+        direction = self._direction(form)
+        ending = upload.name[upload.name.rfind(".") :].lower()
+        if ending not in endings():
+            *others, last = endings()
+            raise bad_request(f"the file's name must end with {', '.join(others)} or {last}")
+        try:
+            opened = open_file(upload.content, ENDINGS[ending])
+        except MarkupError as error:
+            raise bad_request(str(error)) from error
+        segments = [segment.text for document in opened.documents for segment in document.segments]
+        keep = self.settings.keep
+        if direction[0] == direction[1]:
+            texts = tuple(map(untranslated, segments))
+        else:
+            texts = tuple(self._split(text, direction, keep) for text in segments)
+        count = sum(len(text.texts) for text in texts)
+        _at_most(count, self.settings.max_file_sentences, "sentences")
+        task = TranslateTask(form, texts, 1, direction, keep, tuple(opened.documents))
+        return FileTask(upload.name, task, opened)
 
     def _direction(self, form: TranslateRequest | LibreTranslateRequest) -> tuple[str, str]:
         """The direction that a request asks for. Where it leaves a language open, the model's first
@@ -513,8 +555,26 @@ def _parse_form(body: bytes) -> Mapping[str, Any]:
     return _single(fields)
 
 
-def _parse_multipart(body: bytes, content_type: str) -> Mapping[str, Any]:
-    """Fields of text (RFC 7578). Raises Refusal.
+async def read_upload(
+    request: Request, *, limit: int, seconds: float
+) -> tuple[Mapping[str, Any], Upload]:
+    """A multipart form's fields of text, and its file. Raises Refusal."""
+    content_type = request.headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() != MULTIPART:
+        raise Refusal(415, f"send the file in a form as {MULTIPART}", reason="request")
+    body = await _read_body(request, limit=limit, seconds=seconds)
+    files: dict[str, Upload] = {}
+    fields = _parse_multipart(body, content_type, files)
+    if "file" not in files:
+        raise bad_request("'file' is missing")
+    return fields, files["file"]
+
+
+def _parse_multipart(
+    body: bytes, content_type: str, files: dict[str, Upload] | None = None
+) -> Mapping[str, Any]:
+    """Fields of text (RFC 7578); files are put into `files`, if given, and else refused. Raises
+    Refusal.
 
     Leaves out everything before the first boundary and after the last. The standard library reads
     only the fields' heads: its parser for mail could change line ends in a whole form.
@@ -531,29 +591,39 @@ def _parse_multipart(body: bytes, content_type: str) -> Mapping[str, Any]:
             return _single(fields)
         if number == _MOST_FIELDS:
             raise too_large(f"the form has more than {_MOST_FIELDS} fields")
-        name, value = _parse_part(part)
-        fields.setdefault(name, []).append(value)
+        name, value = _parse_part(part, takes_files=files is not None)
+        if isinstance(value, Upload) and files is not None:
+            files[name] = value
+        else:
+            fields.setdefault(name, []).append(str(value))
     raise bad_request("the multipart form does not end with its boundary")
 
 
-def _parse_part(part: bytes) -> tuple[str, str]:
-    """A field's name and text; `part` begins where its boundary ends."""
+def _parse_part(part: bytes, *, takes_files: bool) -> tuple[str, str | Upload]:
+    """A field's name and text, or file; `part` begins where its boundary ends."""
     padding, line_end, field = part.partition(b"\r\n")
     head, blank_line, value = (b"\r\n" + field).partition(b"\r\n\r\n")
     if padding.strip() or not line_end or not blank_line or len(head) > _MOST_HEAD_BYTES:
         raise bad_request("a field of the multipart form has no head")
-    try:
-        headers, text = _headers(head.decode()), value.decode()
-    except UnicodeDecodeError:
-        raise bad_request("the form is not UTF-8") from None
+    headers = _headers(_utf8(head))
     name = headers.get_param("name", header="content-disposition")
     if headers.get_content_disposition() != "form-data" or not isinstance(name, str):
         raise bad_request("a field of the multipart form has no name")
-    if headers.get_filename() is not None:
+    file_name = headers.get_filename()
+    if file_name is not None and takes_files:
+        return name, Upload(file_name, value)
+    if file_name is not None:
         raise bad_request("files are not translated: send the text as the field 'q'")
     if str(headers.get("content-transfer-encoding", "7bit")).strip().lower() not in _PLAIN_CODING:
         raise bad_request("send fields without Content-Transfer-Encoding")
-    return name, text
+    return name, _utf8(value)
+
+
+def _utf8(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise bad_request("the form is not UTF-8") from None
 
 
 def _headers(text: str) -> email.message.Message:

@@ -99,6 +99,7 @@ class TranslationServer(uvicorn.Server):
         class Bounded(BoundedProtocol):
             patience = settings.body_seconds
             most_bytes = settings.max_body_bytes + _HEAD_BYTES
+            most_file_bytes = settings.max_file_bytes + _HEAD_BYTES
 
         config = uvicorn.Config(
             app,
@@ -176,11 +177,13 @@ class BoundedProtocol(HttpToolsProtocol):
 
     patience = 10.0  # seconds
     most_bytes = 0  # of a request with its head and chunk marks
+    most_file_bytes = 0  # of one with a file
 
     def connection_made(self, transport: Any) -> None:
         self._lingering = LingeringTransport(transport, self.loop, self._client_sends)
         super().connection_made(cast(asyncio.Transport, self._lingering))
         self._bytes = 0
+        self._has_file = False
         self._last_seen: object = None
         self._refused = ""  # why nothing more is read
         self._watch = self.loop.call_later(self.patience, self._look)
@@ -201,7 +204,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 return
             part = data[start : start + _STEP_BYTES]
             self._bytes += len(part)
-            if self._bytes > self.most_bytes:
+            if self._bytes > (self.most_file_bytes if self._has_file else self.most_bytes):
                 self._refuse("The request is too large.")
                 return
             try:
@@ -241,6 +244,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if len(self.pipeline) >= _PIPELINED:
             raise ValueError("too many pipelined requests")
         self._bytes = 0
+        self._has_file = False
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -251,6 +255,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if self.parser.get_method() == b"CONNECT":
             raise ValueError("not a proxy")
+        self._has_file = self.url.partition(b"?")[0] == b"/translate_file"
         if not self.parser.should_upgrade():
             super().on_headers_complete()
 

@@ -26,11 +26,13 @@ from flaxformer_mt.serving.engine import (
     warm_up,
 )
 from flaxformer_mt.serving.requests import AttentionRequest, Reader, TranslateTask
+from flaxformer_mt.serving.results import FileResults
 from flaxformer_mt.serving.settings import ServedModel, ServerSettings
 
 _FAILING_AFTER = 3  # batches in a row
 # Seconds after the last of them: without requests a server wouldn't learn that it has recovered.
 _FAILING_FOR = 60.0
+_QUEUE_SECONDS = 0.5  # between a file's attempts to get into a full queue
 _TOLD_WITHIN = 1.0  # seconds for abandoned requests to get their 503 at the end
 _T = TypeVar("_T")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -70,6 +72,7 @@ class Service:
             report=self._report,
         )
         self.metrics = Metrics(model, lambda: self.batcher.waiting)
+        self.results = FileResults()
         self.warmed = (0, 0)  # steps done, of how many
         self._warm_up = warm_up(
             self.engine,
@@ -119,6 +122,28 @@ class Service:
             await asyncio.sleep(0.01)
 
     async def translate(self, task: TranslateTask) -> list[list[Translated]]:
+        key, sentences = self._queued(task)
+        translated = iter(await self._submitted(key, sentences))
+        return [[next(translated) for _ in text.texts] for text in task.texts]
+
+    async def translate_file(self, task: TranslateTask) -> list[list[Translated]]:
+        """As `translate`, a few sentences after others: requests of others come between them, and
+        those that aren't begun are never translated if the client leaves."""
+        key, sentences = self._queued(task)
+        size = min(4 * self.settings.batch_sentences, self.settings.waiting_sentences)
+        done: list[Translated] = []
+        while len(done) < len(sentences):
+            try:
+                done += await self._submitted(key, sentences[len(done) : len(done) + size])
+            except Refusal as refusal:
+                if refusal.reason != "queue":
+                    raise
+                await asyncio.sleep(_QUEUE_SECONDS)
+        translated = iter(done)
+        return [[next(translated) for _ in text.texts] for text in task.texts]
+
+    def _queued(self, task: TranslateTask) -> tuple[Any, list[QueuedSentence]]:
+        """The sentences of a task, and what they have in common."""
         form = task.form
         languages = None if task.direction == self.model.first else task.direction
         sentences = [
@@ -133,12 +158,13 @@ class Service:
             for text, aligned in zip(task.texts, task.aligned, strict=True)
             for sentence, code in zip(text.texts, text.codes, strict=True)
         ]
-        key = self.engine.key_of(task.n_best, form.terms, form.forbid, keep=task.keep)
+        return self.engine.key_of(task.n_best, form.terms, form.forbid, keep=task.keep), sentences
+
+    async def _submitted(self, key: Any, sentences: list[QueuedSentence]) -> list[Translated]:
         submitted = self.batcher.submit(key, sentences)
         self.metrics.sentences.inc(len(sentences))
         self.metrics.characters.inc(sum(len(sentence.text) for sentence in sentences))
-        translated = iter(await submitted)
-        return [[next(translated) for _ in text.texts] for text in task.texts]
+        return await submitted
 
     async def attend(self, request: AttentionRequest) -> Attended:
         attended: Attended
@@ -153,9 +179,11 @@ class Service:
             )
         return attended
 
-    async def within_limits(self, request: Request, work: Coroutine[Any, Any, _T]) -> _T:
+    async def within_limits(
+        self, request: Request, work: Coroutine[Any, Any, _T], *, is_file: bool = False
+    ) -> _T:
         """Work for a client, abandoned when it takes too long or the client leaves."""
-        seconds = self.settings.seconds
+        seconds = self.settings.file_seconds if is_file else self.settings.seconds
         done, gone = await _until_one(work, _disconnected(request), seconds)
         if done is not None:
             return done.result()

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from flaxformer_mt.data.prepare.filters import count_letters, script_of
 from flaxformer_mt.errors import UserError
+from flaxformer_mt.markup.opening import endings
 
 Log = Literal["quiet", "requests", "text"]
 # English names of the languages that public parallel corpora have (ISO 639).
@@ -77,6 +78,11 @@ class ServerSettings:
     max_attention_weights: int = _of_request(  # 400,000 are about 3 MB of JSON
         400_000, "--max-attention-weights", "weights (rows x columns x heads) in an answer"
     )
+    max_file_bytes: int = _of_request(2 << 20, "--max-file-bytes", "size of a file")
+    max_file_sentences: int = _of_request(5000, "--max-file-sentences", "sentences in a file")
+    file_seconds: float = _of_request(
+        600.0, "--file-timeout", "time to translate a file; then 503", "SECONDS"
+    )
     seconds: float = _of_request(
         30.0, "--timeout", "time to answer a received request; then 503", "SECONDS"
     )
@@ -106,6 +112,7 @@ class ServerSettings:
     keys: frozenset[str] = frozenset()  # empty: no key needed
     cors_origins: tuple[str, ...] = ()  # whose pages may use the API; "*": everybody's
     allowed_hosts: tuple[str, ...] = ()  # NAME or NAME:PORT, in lower case
+    public_address: str = ""  # where clients reach the server; "": at the Host that they ask for
     examples: tuple[str, ...] = ()  # offered on the page
     log: Log = "quiet"
 
@@ -123,6 +130,11 @@ class ServerSettings:
                     f"--cors {origin!r} is not a lower-case origin without a path, such as "
                     "https://example.org"
                 )
+        if self.public_address and not re.fullmatch(r"https?://[^\s?#]+", self.public_address):
+            raise SettingsError(
+                f"--public-address {self.public_address!r} is not an address such as "
+                "https://example.org/translate"
+            )
         for host in self.allowed_hosts:
             if not re.fullmatch(r"[^\s:/\[\]A-Z]+(:[0-9]{1,5})?", host):
                 raise SettingsError(
@@ -220,8 +232,8 @@ def page_settings(model: ServedModel, settings: ServerSettings) -> dict[str, Any
         "frontendTimeout": 250,
         "language": {"source": source, "target": target},
         "suggestions": False,
-        "filesTranslation": False,
-        "supportedFilesFormat": [],
+        "filesTranslation": True,
+        "supportedFilesFormat": endings(),
         "model": {
             "name": model.name,
             "weights": model.weights,

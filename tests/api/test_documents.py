@@ -4,6 +4,7 @@ import concurrent.futures
 import gzip
 import html
 import os
+import zipfile
 
 import pytest
 
@@ -16,6 +17,7 @@ from flaxformer_mt.decoding.errors import DecodingError
 from flaxformer_mt.markup.document import MarkupError
 from tests.cli.conftest import run as run
 from tests.decoding.runs import LINES, make_run
+from tests.markup.archives import word_file
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +120,42 @@ def test_xml_is_translated(translator, texts):
     )
 
 
+def test_markdown_is_translated(run, workdir, translator, tmp_path):
+    pytest.importorskip("mdit_py_plugins", reason="the extra [markdown] is not installed")
+    source = f"# {LINES[0]}\n\n- **{LINES[1]}** `code`\n"
+    text = fm.translate_document(translator, source, format="markdown").text
+    lead, bold, code = text.partition("**")[0], text.split("**"), text.split("`")
+    assert lead.startswith("# ") and lead.endswith("\n\n- ")
+    assert len(bold) == 3 and code[1] == "code"
+
+    out = tmp_path / "out.md"
+    given = ("--workdir", workdir, "--format", "markdown", "--output", out)
+    done = run("translate", *given, stdin=source.encode())
+    assert done.status == 0, done.errors
+    assert out.read_text() == text
+
+
+def test_a_word_file_and_subtitles_are_translated(run, workdir, translator, texts, tmp_path):
+    source, out = tmp_path / "in.docx", tmp_path / "out.docx"
+    source.write_bytes(word_file(f"<w:p><w:r><w:t>{html.escape(LINES[0])}</w:t></w:r></w:p>"))
+    given = ("--workdir", workdir, "--format", "docx", "--input", source, "--output", out)
+    done = run("translate", *given)
+    assert done.status == 0, done.errors
+    with zipfile.ZipFile(out) as archive:
+        assert f">{texts[0]}</w:t>" in archive.read("word/document.xml").decode()
+    cue = "1\n00:00:01,000 --> 00:00:02,000\n{}\n"
+    text = fm.translate_document(translator, cue.format(LINES[0]), format="srt").text
+    assert text == cue.format(html.unescape(texts[0]))
+    with pytest.raises(ConfigError, match="isn't text: use translate_document_file"):
+        fm.translate_document(translator, "a", format="docx")
+
+
+def test_a_missing_package_is_named(translator, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MarkupError, match=r"needs markdown_it, which is missing: .*\[markdown\]"):
+        fm.translate_document(translator, "a", format="markdown")
+
+
 @pytest.mark.parametrize("several", ["split", "keep"])
 def test_sentences_are_split_as_asked(translator, several, monkeypatch):
     lines = []
@@ -134,7 +172,7 @@ def test_sentences_are_split_as_asked(translator, several, monkeypatch):
 
 
 def test_wrong_arguments_and_documents_are_refused(translator, tmp_path):
-    with pytest.raises(ConfigError, match="format = 'pdf' must be 'html' or 'xml'"):
+    with pytest.raises(ConfigError, match="'pdf' must be 'html', 'xml', 'markdown', 'srt' or"):
         fm.translate_document(translator, "a", format="pdf")
     with pytest.raises(ConfigError, match="n_best = 2: a document has one translation"):
         fm.translate_document(translator, "a", n_best=2)

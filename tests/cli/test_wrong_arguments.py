@@ -103,7 +103,7 @@ CALLS = [
     ("translate --format html --shard 0/2", "--shard is for lines"),
     ("translate --format xml --restart", "--restart is for lines"),
     ("translate --format html --ensemble x", "--ensemble is for lines"),
-    ("translate --keep-elements code", "is for documents: add --format html or xml"),
+    ("translate --keep-elements code", "is for documents: add --format html, xml or markdown"),
     ("translate --shard 0/2", "--shard needs an output file"),
     ("score --output-shards 2", "--output-shards needs an output file"),
     ("score --join 2", "--join needs --output"),

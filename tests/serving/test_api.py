@@ -358,7 +358,7 @@ def test_answers_are_not_stored_and_assets_not_sent_twice(server):
 def test_the_openapi_document_has_every_address(server):
     status, document, _ = server.get("/openapi.json")
     assert status == 200 and document["openapi"] == "3.1.0"
-    undescribed = {"/", "/docs", "/openapi.json", "/spec", "/suggest", "/translate_file"}
+    undescribed = {"/", "/docs", "/openapi.json", "/spec", "/suggest"}
     paths = server.server.config.app.paths - undescribed
     assert set(document["paths"]) == {path for path in paths if not path.startswith("/page/")}
     references = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))

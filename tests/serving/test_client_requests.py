@@ -110,4 +110,4 @@ def test_php_client(server):
     status, answer = sent_form(server, "/suggest", **suggestion)
     assert status == 403 and "suggestions are disabled" in answer["error"]
     status, answer, _ = server.ask("POST", "/translate_file", *multipart({"file": "Hello"}))
-    assert status == 403 and "files aren't translated" in answer["error"]
+    assert status == 400 and "file" in answer["error"]

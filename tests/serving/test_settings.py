@@ -23,7 +23,8 @@ def test_command_line_guide_and_errors_have_every_flag(capsys):
         assert getattr(options, name) == value, name
         parsed = _parser("", "").parse_args(["--workdir", "x", option.flag, str(value + 1)])
         assert getattr(parsed, name) == value + 1
-        default = "256 KiB" if name == "max_body_bytes" else f"{value:,g}"
+        sizes = {"max_body_bytes": "256 KiB", "max_file_bytes": "2 MiB"}
+        default = sizes.get(name, f"{value:,g}")
         row = next(line for line in guide.splitlines() if f"`{option.flag}" in line)
         if row.startswith("| "):
             assert re.search(rf"(?<!\d)(?<!\d,){default}(?!\d|,\d)", row), (name, row)

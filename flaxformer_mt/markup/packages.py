@@ -1,0 +1,116 @@
+"""Word and OpenDocument texts: zip archives whose XML is read as segments and written back.
+
+The XML is edited as it stands, and not through python-docx or odfpy: these give paragraphs as lists
+of runs without hyperlinks, fields and tracked changes, which a rewritten paragraph would lose.
+"""
+
+import dataclasses
+import io
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from flaxformer_mt.markup.document import LARGEST, Document, MarkupError
+from flaxformer_mt.markup.opendocument import read_opendocument
+from flaxformer_mt.markup.word import read_word
+
+PackageFormat = Literal["docx", "odt"]
+LARGEST_UNPACKED = 64 << 20  # bytes of all members
+_MOST_MEMBERS = 4096
+_MOST_TAGS = 1_000_000  # of a member, each of which takes some hundred bytes while it is read
+_TEXTS = {
+    "docx": re.compile(r"word/(document|header\d*|footer\d*|footnotes|endnotes)\.xml"),
+    "odt": re.compile(r"(content|styles)\.xml"),
+}
+_MAIN: Mapping[PackageFormat, str] = {"docx": "word/document.xml", "odt": "content.xml"}
+_READERS: Mapping[PackageFormat, Callable[[str], Document]] = {
+    "docx": read_word,
+    "odt": read_opendocument,
+}
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+
+@dataclasses.dataclass(frozen=True)
+class Package:
+    """An archive's members in their order, with the documents of those that have text."""
+
+    members: Sequence[tuple[zipfile.ZipInfo, bytes]]
+    documents: Mapping[str, Document]  # by the member's name
+
+    def packed(self, texts: Sequence[str]) -> bytes:
+        """The archive with these texts for its documents; the other members are as they were."""
+        content = {name: text.encode() for name, text in zip(self.documents, texts, strict=True)}
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            for info, old in self.members:
+                archive.writestr(_same_member(info), content.get(info.filename, old))
+        return file.getvalue()
+
+
+def read_package(content: bytes, format: PackageFormat) -> Package:
+    """The archive of a DOCX or ODT file.
+
+    Raises MarkupError for what isn't such a file, is encrypted, has more than 64 MiB when it is
+    unpacked, or has XML that isn't well-formed or declares a document type.
+    """
+    try:
+        members = _members(content)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise MarkupError(f"not a {format} file: {error}") from error
+    names = [info.filename for info, _ in members]
+    if _MAIN[format] not in names:
+        raise MarkupError(f"not a {format} file: it has no {_MAIN[format]}")
+    if len(set(names)) < len(names):
+        raise MarkupError("two members of the archive have the same name")
+    documents = {
+        info.filename: _document(info.filename, member, _READERS[format])
+        for info, member in members
+        if _TEXTS[format].fullmatch(info.filename)
+    }
+    return Package(members, documents)
+
+
+def _members(content: bytes) -> list[tuple[zipfile.ZipInfo, bytes]]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        infos = archive.infolist()
+        size = sum(info.file_size for info in infos)
+        if len(infos) > _MOST_MEMBERS or size > LARGEST_UNPACKED:
+            raise MarkupError(
+                f"{len(infos):,} members of {size:,} bytes; an archive has at most "
+                f"{_MOST_MEMBERS:,} of {LARGEST_UNPACKED:,} bytes in all"
+            )
+        for info in infos:
+            if info.flag_bits & 1:
+                raise MarkupError("the file is encrypted: remove its password")
+            if info.compress_type not in _METHODS:
+                raise MarkupError(f"{info.filename!r} is compressed in an unusual way")
+        # No member gives more bytes than it is said to have.
+        return [(info, archive.read(info)) for info in infos]
+
+
+def _document(name: str, member: bytes, read: Callable[[str], Document]) -> Document:
+    try:
+        text = member.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise MarkupError("not UTF-8", name=name) from error
+    tags = text.count("<")
+    if len(text) > LARGEST or tags > _MOST_TAGS:
+        raise MarkupError(
+            f"{name}: {len(text):,} characters with {tags:,} tags; at most {LARGEST:,} with "
+            f"{_MOST_TAGS:,}"
+        )
+    if "<!DOCTYPE" in text:
+        raise MarkupError(f"{name}: declares a document type, which such files don't have")
+    try:
+        return read(text)
+    except MarkupError as error:
+        raise error.of_file(name) from error
+
+
+def _same_member(info: zipfile.ZipInfo) -> zipfile.ZipInfo:
+    """A member like another one, without what belongs to its old content."""
+    same = zipfile.ZipInfo(info.filename, info.date_time)
+    same.compress_type, same.external_attr = info.compress_type, info.external_attr
+    return same

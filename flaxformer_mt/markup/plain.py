@@ -1,0 +1,153 @@
+"""Plain text and subtitles: lines, some of which are text.
+
+Subtitles are read line by line and not with pysubs2 or srt: these write files that have lost notes,
+styles and settings of cues, and count them again.
+"""
+
+import dataclasses
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from flaxformer_mt.markup.document import LARGEST, Document, MarkupError, Raw, Segment, Unescaped
+from flaxformer_mt.markup.segments import Assembler, has_text
+
+_LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
+_TIMES = re.compile(r"\s*(?:\d+:)?\d+:\d+[.,]\d+\s*-->\s*(?:\d+:)?\d+:\d+[.,]\d+")
+_TAG = re.compile(r"<(/?)([A-Za-z][\w.-]*+)?+[^<>]*+>|\{\\?[^{}]*\}")
+_DIALOGUE = re.compile(r"\s*[-–—]\s*")
+
+
+def read_plain(text: str) -> Document:
+    """The document of a text of which each line is one. Raises MarkupError."""
+    _check_size(text)
+    assembler = Assembler()
+    for found in _LINE.finditer(text):
+        _put(found[1], assembler, PlainWriter())
+        assembler.block((found[2],))
+    return assembler.document()
+
+
+def read_subtitles(text: str) -> Document:
+    """The document of an SRT or WebVTT file: the text of its cues. Numbers, times, settings, notes
+    and styles stay as they are. A cue on several lines is translated as one text, and written on as
+    many; lines that begin with a dash are texts of their own.
+
+    Raises MarkupError for text without any cue.
+    """
+    _check_size(text)
+    assembler = Assembler()
+    cue: list[re.Match[str]] = []
+    in_cue = has_cues = False
+    for found in _LINE.finditer(text):
+        if in_cue and found[1].strip():
+            cue.append(found)
+            continue
+        _put_cue(cue, assembler)
+        cue = []
+        in_cue = _TIMES.match(found[1]) is not None
+        has_cues = has_cues or in_cue
+        assembler.block((found[0],))
+    _put_cue(cue, assembler)
+    if not has_cues:
+        raise MarkupError("not subtitles: it has no line such as 00:00:01,000 --> 00:00:04,000")
+    return assembler.document()
+
+
+def _check_size(text: str) -> None:
+    if len(text) > LARGEST:
+        raise MarkupError(f"{len(text):,} characters; a file has at most {LARGEST:,}")
+
+
+def _put_cue(lines: Sequence[re.Match[str]], assembler: Assembler) -> None:
+    if not lines:
+        return
+    if all(_DIALOGUE.match(line[1]) for line in lines):
+        for line in lines:
+            dash = _DIALOGUE.match(line[1])
+            assembler.block((dash[0] if dash else "",))
+            _put_tagged(line[1][dash.end() if dash else 0 :], assembler, PlainWriter())
+            assembler.block((line[2],))
+        return
+    text = "\n".join(line[1] for line in lines)
+    _put_tagged(text, assembler, PlainWriter(len(lines), lines[0][2]))
+    assembler.block((lines[-1][2],))
+
+
+def _put(text: str, assembler: Assembler, writer: "PlainWriter") -> None:
+    inner = Assembler()
+    inner.text([(text, text)])
+    _include(inner, assembler, writer)
+
+
+def _put_tagged(text: str, assembler: Assembler, writer: "PlainWriter") -> None:
+    """Puts text with tags such as <i>, <v Anna> and {\\an8}."""
+    inner = Assembler()
+    end = 0
+    for found in _TAG.finditer(text):
+        inner.text([(text[end : found.start()], text[end : found.start()])])
+        end = found.end()
+        if not found[2]:
+            inner.point((CueTag(found[0]),))
+        elif found[1]:
+            inner.closing(found[2], (CueTag(found[0]),))
+        else:
+            inner.opening(found[2], (CueTag(found[0]),))
+    inner.text([(text[end:], text[end:])])
+    _include(inner, assembler, writer, text)
+
+
+def _include(
+    inner: Assembler, assembler: Assembler, writer: "PlainWriter", text: str | None = None
+) -> None:
+    document = inner.document()
+    if text is not None and not has_text(_TAG.sub("", text)):
+        assembler.block((text.replace("\n", writer.line_end),))
+        return
+    segments = [dataclasses.replace(segment, write=writer) for segment in document.segments]
+    assembler.block(assembler.include(Document(document.parts, tuple(segments))))
+
+
+class CueTag(str):
+    """A tag in a subtitle, which takes no place on the screen."""
+
+    __slots__ = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class PlainWriter:
+    """Writes a text on so many lines of about the same length."""
+
+    lines: int = 1
+    line_end: str = "\n"
+
+    def __call__(self, segment: Segment, raw: Raw) -> Raw:
+        """The translation as it is."""
+        parts = [part for whole in raw for part in _words(whole)]
+        return tuple(self._broken([str(part) for part in parts], [_width(part) for part in parts]))
+
+    def _broken(self, parts: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+        """The parts, with line ends in the place of blanks."""
+        total, place, written = sum(widths), 0, 1
+        for number, part in enumerate(parts):
+            place += widths[number]
+            due = total * written / self.lines
+            following = sum(widths[number + 1 : number + 2])
+            is_best = abs(place - due) <= abs(place + following + 1 - due) or place >= due
+            if part == " " and written < self.lines and is_best and 0 < place < total:
+                written += 1
+                yield self.line_end
+                continue
+            yield "".join(one for one in part if unicodedata.category(one) not in ("Cc", "Cs"))
+
+
+def _words(part: str | int) -> Iterator[str | int]:
+    """The words of a text and the blanks between them; a tag is one of them."""
+    if isinstance(part, Unescaped):
+        yield from (Unescaped(word) for word in re.split("( )", part) if word)
+    else:
+        yield part
+
+
+def _width(part: str | int) -> int:
+    return 0 if isinstance(part, CueTag | int) else len(part)

@@ -1,0 +1,140 @@
+"""Word and OpenDocument files: what is translated, what stays, and what is refused."""
+
+import io
+import struct
+import zipfile
+
+import pytest
+
+from flaxformer_mt.markup import packages
+from flaxformer_mt.markup.document import MarkupError
+from flaxformer_mt.markup.opendocument import read_opendocument
+from flaxformer_mt.markup.packages import read_package
+from flaxformer_mt.markup.word import read_word
+from tests.markup.archives import OPEN, WORD, archive, open_file_of, run, word_file
+from tests.markup.pretended import pretended
+
+
+def in_word(paragraph: str) -> str:
+    """What becomes of a paragraph."""
+    before, after = WORD.split("{}")
+    text = pretended(read_word(WORD.format(f"<w:p>{paragraph}</w:p>")))
+    return text.removeprefix(before + "<w:p>").removesuffix("</w:p>" + after)
+
+
+@pytest.mark.parametrize(
+    ("paragraph", "translated"),
+    [
+        (run("the dog") + run(" runs"), run("RUNS DOG THE")),
+        (run("the old ") + run("dog", "<w:b/>"), run("DOG", "<w:b/>") + run(" OLD THE")),
+        (run("a &lt; b", "<w:i/>"), run("B &lt; A", "<w:i/>")),
+        (
+            "<w:pPr><w:jc/></w:pPr>" + run(" a b "),
+            "<w:pPr><w:jc/></w:pPr>" + "".join(map(run, (" ", "B A", " "))),
+        ),
+        (run("a") + "<w:proofErr/>" + run(" b"), run("B A")),
+        (
+            run("see ") + '<w:hyperlink r:id="1">' + run("the page") + "</w:hyperlink>",
+            '<w:hyperlink r:id="1">' + run("PAGE THE") + "</w:hyperlink>" + run(" SEE"),
+        ),
+        (
+            '<w:bookmarkStart w:id="1"/>' + run("a b") + '<w:bookmarkEnd w:id="1"/>',
+            '<w:bookmarkStart w:id="1"/>' + run("B A") + '<w:bookmarkEnd w:id="1"/>',
+        ),
+    ],
+)
+def test_formats_go_with_their_words(paragraph, translated):
+    assert in_word(paragraph) == translated
+
+
+FIELD = '<w:r><w:fldChar w:fldCharType="{}"/></w:r>'
+CODE = "<w:r><w:instrText>{}</w:instrText></w:r>"
+
+
+def test_fields_stay_whole():
+    parts = [FIELD.format(kind) for kind in ("begin", "separate", "end")]
+    page = parts[0] + CODE.format("PAGE") + parts[1] + run("seven") + parts[2]
+    assert page in in_word(run("on page ") + page)
+    link = parts[0] + CODE.format("HYPERLINK x") + parts[1] + "{}" + parts[2]
+    written = in_word(run("see ") + link.format(run("my page")))
+    assert link.format(run("PAGE MY")) in written
+    half = parts[0] + CODE.format("TOC") + parts[1] + run("one two")
+    assert in_word(half) == half
+
+
+@pytest.mark.parametrize(
+    "paragraph",
+    [
+        "",
+        run("..."),
+        "<w:pPr/><w:r><w:drawing><w:p>" + run("in a box") + "</w:p></w:drawing></w:r>",
+        "<w:del><w:r><w:delText>gone</w:delText></w:r></w:del>",
+    ],
+)
+def test_what_has_no_text_stays(paragraph):
+    assert in_word(paragraph) == paragraph
+
+
+def test_paragraphs_of_libreoffice_are_translated():
+    before, after = OPEN.split("{}")
+    source = (
+        "<text:h>One two</text:h><text:p><text:span>a b</text:span> c<text:s/>"
+        "<text:note>kept</text:note></text:p><text:p/>"
+    )
+    text = pretended(read_opendocument(OPEN.format(source)))
+    body = text.removeprefix(before).removesuffix(after)
+    assert body.startswith("<text:h>TWO ONE</text:h><text:p>C")
+    assert "<text:span>B A</text:span>" in body
+    assert "<text:note>kept</text:note>" in body and body.endswith("<text:p/>")
+
+
+@pytest.mark.parametrize("format", ["docx", "odt"])
+def test_all_other_members_stay(format):
+    content = word_file("<w:p/>") if format == "docx" else open_file_of("<text:p>a b</text:p>")
+    package = read_package(content, format)
+    packed = package.packed([pretended(document) for document in package.documents.values()])
+    with zipfile.ZipFile(io.BytesIO(packed)) as new, zipfile.ZipFile(io.BytesIO(content)) as old:
+        assert new.namelist() == old.namelist()
+        changed = [name for name in new.namelist() if new.read(name) != old.read(name)]
+    assert changed == ([] if format == "docx" else ["content.xml"])
+
+
+def test_what_other_libraries_write_is_read_and_they_read_the_result():
+    docx = pytest.importorskip("docx", reason="python-docx is not installed")
+    made = docx.Document()
+    made.add_heading("The big title")
+    made.add_paragraph("A ").add_run("bold dog").bold = True
+    file = io.BytesIO()
+    made.save(file)
+    package = read_package(file.getvalue(), "docx")
+    packed = package.packed([pretended(document) for document in package.documents.values()])
+    heading, text = docx.Document(io.BytesIO(packed)).paragraphs
+    assert heading.text == "TITLE BIG THE"
+    assert [(piece.text, piece.bold) for piece in text.runs] == [("DOG BOLD ", True), ("A", None)]
+
+
+def test_bombs_and_hostile_files_are_refused(monkeypatch):
+    with pytest.raises(MarkupError, match="not a docx file: File is not a zip file"):
+        read_package(b"text", "docx")
+    with pytest.raises(MarkupError, match="it has no content.xml"):
+        read_package(word_file(""), "odt")
+    with pytest.raises(MarkupError, match="word/document.xml:1: not well-formed XML"):
+        read_package(word_file("<w:p>"), "docx")
+    entity = '<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>'
+    with pytest.raises(MarkupError, match="declares a document type"):
+        read_package(archive({"word/document.xml": entity}), "docx")
+    monkeypatch.setattr(packages, "_MOST_TAGS", 10)
+    with pytest.raises(MarkupError, match="with 26 tags; at most"):
+        read_package(word_file("<w:p/>" * 22), "docx")
+    monkeypatch.setattr(packages, "LARGEST_UNPACKED", 1000)
+    bomb = archive({"word/document.xml": "<a/>", "word/media": "0" * 100_000})
+    with pytest.raises(MarkupError, match="an archive has at most 4,096 of 1,000 bytes"):
+        read_package(bomb, "docx")
+
+
+def test_a_size_that_is_a_lie_unpacks_no_more():
+    content = bytearray(archive({"word/document.xml": "<a>" + " " * 100_000 + "</a>"}))
+    directory = content.index(b"PK\x01\x02")
+    struct.pack_into("<I", content, directory + 24, 10)
+    with pytest.raises(MarkupError, match="not a docx file: Bad CRC-32"):
+        read_package(bytes(content), "docx")

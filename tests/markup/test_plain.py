@@ -1,0 +1,52 @@
+"""Plain text and subtitles."""
+
+import pytest
+
+from flaxformer_mt.markup.document import MarkupError
+from flaxformer_mt.markup.plain import read_plain, read_subtitles
+from tests.markup.pretended import pretended
+
+TIMES = "00:00:01,000 --> 00:00:02,500"
+
+
+def test_each_line_is_a_text():
+    assert pretended(read_plain("One two.\r\n\r\n  a < b & c\t\n---")) == (
+        "TWO. ONE\r\n\r\n  C & B < A\t\n---"
+    )
+
+
+@pytest.mark.parametrize(
+    ("cue", "translated"),
+    [
+        ("one two", "TWO ONE"),
+        ("one two\nthree four", "FOUR THREE\nTWO ONE"),
+        ("one two three\nfour", "FOUR THREE\nTWO ONE"),
+        ("- One two.\n- Three four?", "- TWO. ONE\n- FOUR? THREE"),
+        ("<i>one two</i> three", "THREE <i>TWO ONE</i>"),
+        ("{\\an8}one two", "{\\an8}TWO ONE"),
+        ("<v Anna>one two</v>", "<v Anna>TWO ONE</v>"),
+        ("♪", "♪"),
+    ],
+)
+def test_a_cue_keeps_its_lines_and_tags(cue, translated):
+    source = f"7\n{TIMES}\n{{}}\n\n9\n{TIMES} align:left\nlast\n"
+    assert pretended(read_subtitles(source.format(cue))) == (
+        source.format(translated).replace("last", "LAST")
+    )
+
+
+def test_notes_and_styles_of_webvtt_stay():
+    head = "WEBVTT\n\nNOTE one\ntwo\n\nSTYLE\n::cue { color: red }\n\n"
+    head += "intro\n00:01.000 --> 00:02.000\n"
+    assert pretended(read_subtitles(head + "one two\n")) == head + "TWO ONE\n"
+
+
+@pytest.mark.parametrize("hostile", ["<a", "<" + "a" * 50, "{", "- ", "a ", "<i>", "</i>"])
+def test_hostile_cues_take_linear_time(hostile):
+    assert pretended(read_subtitles(f"{TIMES}\n" + hostile * 10_000))
+    assert pretended(read_subtitles(f"{TIMES}\n<" + "a" * 200_000))
+
+
+def test_what_has_no_cues_is_refused():
+    with pytest.raises(MarkupError, match="not subtitles: it has no line such as"):
+        read_subtitles("one\ntwo\n")

@@ -1,0 +1,127 @@
+"""`POST /translate_file` and the address of its result."""
+
+import io
+import socket
+import time
+import urllib.parse
+import zipfile
+
+import pytest
+
+from flaxformer_mt.serving.results import MOST_FILES, SECONDS, FileResults
+from flaxformer_mt.serving.settings import ServerSettings, SettingsError
+from tests.markup.archives import run as word_run, word_file
+from tests.serving.stand_in import StandIn, running
+
+
+@pytest.fixture(scope="module")
+def server():
+    with running(StandIn(), keys=frozenset({"secret"}), max_file_bytes=400_000) as server:
+        yield server
+
+
+def form(name: str, content: bytes, **fields: str) -> tuple[bytes, dict[str, str]]:
+    lead = 'Content-Disposition: form-data; name="{}"\r\n\r\n{}'
+    parts = [lead.format(key, value).encode() for key, value in fields.items()]
+    head = f'Content-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
+    parts.append(head.encode() + content)
+    body = b"".join(b"--x\r\n" + part + b"\r\n" for part in parts) + b"--x--\r\n"
+    return body, {"Content-Type": "multipart/form-data; boundary=x"}
+
+
+def send(server, name, content, **fields):
+    given = {"source": "en", "target": "de", "api_key": "secret", **fields}
+    return server.ask("POST", "/translate_file", *form(name, content, **given))
+
+
+def translated(server, name, content):
+    status, answer, _ = send(server, name, content)
+    assert status == 200, answer
+    return urllib.parse.urlsplit(answer["translatedFileUrl"]).path
+
+
+def test_results_are_forgotten():
+    now = [0.0]
+    results = FileResults(clock=lambda: now[0])
+    token = results.add("a.txt", b"a")
+    assert len(token) >= 43 and results.get(token).content == b"a"
+    now[0] = SECONDS + 1
+    assert results.get(token) is None
+    tokens = [results.add("b", b"b") for _ in range(MOST_FILES + 1)]
+    assert results.get(tokens[0]) is None and results.get(tokens[1]) is not None
+    assert results.get("other") is None
+
+
+def test_text_comes_back_under_an_address_that_needs_no_key(server):
+    path = translated(server, "my text.txt", b"One two.\r\n\r\nthree & four\n")
+    status, content, headers = server.get(path)
+    assert (status, content) == (200, b"TWO. ONE\r\n\r\nFOUR & THREE\n")
+    assert headers["content-disposition"] == "attachment; filename*=UTF-8''my%20text.txt"
+    assert headers["cache-control"] == "no-store"
+    assert server.get(path[:-10])[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.html", b"<p>one <b>two</b></p>", b"<b>TWO</b>"),
+        ("a.SRT", b"1\n00:01,0 --> 00:02,0\none two\n", b"1\n00:01,0 --> 00:02,0\nTWO ONE\n"),
+    ],
+)
+def test_files_of_other_formats(server, name, content, expected):
+    assert expected in server.get(translated(server, name, content))[1]
+
+
+def test_a_word_file(server):
+    given = word_file("<w:p>" + word_run("one two") + "</w:p>")
+    content = server.get(translated(server, "a.docx", given))[1]
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        assert "TWO ONE" in archive.read("word/document.xml").decode()
+
+
+def test_the_address_is_the_public_one():
+    with running(StandIn(), public_address="https://a.example/b/") as server:
+        answer = send(server, "a.txt", b"one")[1]
+    assert answer["translatedFileUrl"].startswith("https://a.example/b/download_file/")
+    with pytest.raises(SettingsError, match="--public-address 'a.example' is not an address"):
+        ServerSettings(public_address="a.example")
+
+
+def test_wrong_files_are_refused(server):
+    assert "must end with .txt" in send(server, "a.pdf", b"x")[1]["error"]
+    assert "not a docx file" in send(server, "a.docx", b"x")[1]["error"]
+    assert "UTF-8" in send(server, "a.txt", b"\xff")[1]["error"]
+    assert send(server, "a.txt", b"a", target="xx")[0] == 400
+    assert send(server, "a.txt", b"a", api_key="wrong")[0] == 403
+    assert send(server, "a.txt", b"a " * 250_000)[0] == 413
+    assert send(server, "a.txt", b"a\n" * 6000)[0] == 413
+    assert server.ask("POST", "/translate_file", b"{}", {"content-type": "a/b"})[0] == 415
+
+
+def test_a_client_that_leaves_stops_the_work():
+    stand_in = StandIn()
+    stand_in.open.clear()
+    with running(stand_in, batch_sentences=2) as server:
+        body, headers = form("a.txt", b"one two\n" * 2000, source="en", target="de")
+        head = "".join(f"{key}: {value}\r\n" for key, value in headers.items())
+        request = f"POST /translate_file HTTP/1.1\r\nHost: localhost\r\n{head}"
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.sendall(f"{request}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            wait_for(lambda: len(stand_in.calls) > 0)
+        wait_for(lambda: server.refused("gone") == 1)
+        stand_in.open.set()
+        assert server.translate("last one")[0] == 200
+        assert sum(len(lines) for lines, _ in stand_in.calls) <= 3
+
+
+def wait_for(holds, seconds=20.0):
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_the_page_settings_list_the_formats(server):
+    settings = server.get("/frontend/settings")[1]
+    assert settings["filesTranslation"] is True
+    assert {".txt", ".html", ".docx", ".odt", ".srt", ".vtt"} <= {*settings["supportedFilesFormat"]}
