@@ -195,6 +195,11 @@ def _read(path: str | None) -> tuple[str, str]:
 def _translated(
     translator: Translator, document: Document, options: SearchOptions
 ) -> TranslatedDocument:
+    if len(translator.members) > 1 and any(of.needs_alignment for of in document.segments):
+        raise DecodingError(
+            "the places of tags within a sentence need a single model's alignments, not an "
+            "ensemble's: translate the document with one of its runs"
+        )
     texts = _texts(translator, document, options)
     lines = [sentence for text in texts for sentence in text.texts]
     translations = list(_searched(translator, lines, options))
