@@ -33,32 +33,32 @@ if TYPE_CHECKING:
     from flaxformer_mt.decoding.constraints.terminology import Terminology
 
 DOCUMENTS = ("html", "xml")
-# What only lines have, by the name of the option, and what it is if it isn't given.
-_OF_LINES: dict[str, Any] = {
-    "output_format": None,
-    "join_lines": False,
-    "column": None,
-    "append": False,
-    "key": None,
-    "translation_key": None,
-    "scores": False,
-    "alignments": False,
-    "tokens": False,
-    "prefix": "",
-    "prefix_key": None,
-    "forbid_key": None,
-    "constraints_key": None,
-    "n_best": 1,
-    "ensemble": [],
-    "shard": None,
-    "output_shards": None,
-    "join": None,
-    "restart": False,
-    "engine": "local",
-    "ray_address": None,
-    "ray_chips": None,
-    "window": None,
-}
+# The options that only lines have.
+_OF_LINES = (
+    "output_format",
+    "join_lines",
+    "column",
+    "append",
+    "key",
+    "translation_key",
+    "scores",
+    "alignments",
+    "tokens",
+    "prefix",
+    "prefix_key",
+    "forbid_key",
+    "constraints_key",
+    "n_best",
+    "ensemble",
+    "shard",
+    "output_shards",
+    "join",
+    "restart",
+    "engine",
+    "ray_address",
+    "ray_chips",
+    "window",
+)
 _LINES = {
     "--n-best": Flag(
         "up to N translations per line: a list in jsonl, else lines starting with "
@@ -200,8 +200,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 
 def _translate_document(options: Namespace, parser: ArgumentParser) -> int:
-    for name, absent in _OF_LINES.items():
-        if getattr(options, name) != absent:
+    for name in _OF_LINES:
+        if getattr(options, name) != parser.get_default(name):
             flag = "--" + name.replace("_", "-")
             parser.error(f"{flag} is for lines: leave it out with --format {options.format}")
     terminology = _terminology(options, parser)
