@@ -82,9 +82,9 @@ def translate_document(
 
     All else stays byte for byte. Tags within a sentence go with its words, by the decoder's
     attention. The content of `keep_elements` isn't translated, nor that of `<code>` and the like in
-    HTML and of elements with `translate="no"`. What is `wanted` of all sentences is as in
-    `Translator.translate`, but with one translation; `several` "keep" doesn't split texts at
-    sentence ends, as is done unless the model has learnt to read so many together.
+    HTML and of elements with `translate="no"`. Other arguments are those of `Translator.translate`
+    for all lines, but `n_best` must be 1. Texts are split at sentence ends unless the model has
+    learnt to read so many together; `several="keep"` doesn't split them.
 
     Raises MarkupError for XML that isn't well-formed and for documents that are too large,
     ConfigError, and what `Translator.load` and `Translator.translate` raise.

@@ -100,8 +100,8 @@ class Form:
             self._check_keys()
 
     def identity(self) -> dict[str, Any]:
-        """What a later call must share; without `join_lines` unless it is set, since records of
-        before don't have it."""
+        """The settings that a resumed call must share. Earlier versions' records don't have
+        `join_lines`, so it is left out unless it is set."""
         settings = dataclasses.asdict(self)
         if not self.join_lines:
             del settings["join_lines"]

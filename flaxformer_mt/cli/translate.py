@@ -62,7 +62,7 @@ _OF_LINES = (
 _LINES = {
     "--n-best": Flag(
         "up to N translations per line: a list in jsonl, else lines starting with "
-        "the source line's number and a tab (see --output-format moses, too)",
+        "the source line's number and a tab; see also --output-format moses",
         takes="N",
         read=positive,
     ),
@@ -89,7 +89,7 @@ _FORMS = {
         choices=WRITTEN,
     ),
     "--join-lines": Flag(
-        "text: join the lines of a paragraph of hard-wrapped text, whose end is a blank line; "
+        "text: join the lines of each paragraph of hard-wrapped text; blank lines end paragraphs; "
         "the output has one line per paragraph"
     ),
     "--column": Flag("tsv: the column to translate (default: 1)", takes="N", read=positive),
@@ -112,7 +112,7 @@ _FORMS = {
     "--alignments": Flag("align words (0-0 1-2 ...), in a last column or a field"),
     "--tokens": Flag("jsonl: add the translation's token ids, for `score`"),
     "--keep-elements": Flag(
-        "html, xml: don't translate what is in elements with these names",
+        "html, xml: don't translate the content of elements with these names",
         takes="NAME",
         several=True,
         read=utf8_text,
