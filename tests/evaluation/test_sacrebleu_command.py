@@ -150,6 +150,8 @@ def test_a_short_reference_is_named(folder):
         References.of([FIRST, FIRST[1:]])
     with pytest.raises(ScoringError, match="line 2 has no reference: each sentence needs one"):
         measure([Bleu()], ONE, [GAPS, GAPS])
+    with pytest.raises(ScoringError, match="line 1 has no reference: each sentence needs one"):
+        References.of([None, "a"])
 
 
 def test_metrics_of_one_reference_are_left_out_or_refuse(folder):
