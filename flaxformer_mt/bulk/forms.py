@@ -90,8 +90,9 @@ class Form:
     def __post_init__(self) -> None:
         if self.write not in WRITABLE[self.read]:
             *others, last = WRITABLE[self.read]
-            known = f"{', '.join(others)} or {last}"
-            raise UnwritableError(f"from {self.read} you can write {known}, not {self.write}")
+            raise UnwritableError(
+                f"from {self.read} you can write {', '.join(others)} or {last}, not {self.write}"
+            )
         if self.join_lines and self.read != "text":
             raise ValueError(f"lines are joined in plain text only, not in {self.read}")
         if self.read == "text":  # it has no column to replace
