@@ -128,7 +128,7 @@ class Lines(Iterator[bytes]):
         return self.stream.readline(LONGEST + 1)
 
     def read_whole(self, most: int) -> bytes:
-        """All of an input of which no line is read yet, but at most so many bytes of its text."""
+        """The text of an input of which no line is read yet, up to `most` bytes."""
         with _damage_told(self.place):
             return self.stream.read(most)
 

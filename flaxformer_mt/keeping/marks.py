@@ -11,8 +11,8 @@ import regex
 from flaxformer_mt.keeping.spans import Kept, kept_spans
 from flaxformer_mt.sentences import split_sentences
 
-# Stands where a text is kept: for whoever looks for sentences or words, a word in title case. It's
-# of a script that nobody writes today; where a text has it nevertheless, that is kept, too.
+# Stands where a text is kept. It looks like a word in title case, which suits code that looks for
+# sentences or words, in a script that nobody writes today: one that a text has is kept, too.
 MARK = "\U00010416\U00010438\U00010443\U0001043e"
 _LETTER = regex.compile(r"\p{L}")
 # A mark with the blanks that go with it: those before it, unless a word touches it on its right.
