@@ -4,6 +4,7 @@ A block that is not run says why in the page (`tests/docs/markdown.py`). A page 
 begins in an empty folder; the others find runs and text under the names that they use.
 """
 
+import html
 import importlib.util
 import itertools
 import json
@@ -82,6 +83,7 @@ def furnish(folder: Path, corpus: Path) -> None:
     source, target = ((corpus / f"test.{language}").read_text() for language in ("en", "de"))
     (folder / "input.en").write_text(source)
     (folder / "letter.txt").write_text(source.replace(" ", "\n", 1))
+    (folder / "book.xml").write_text(f"<book>{html.escape(source)}</book>")
     (folder / "corpus.en.zst").write_bytes(zstd.compress(source.encode()))
     for name in ("theirs", "one", "two", "first", "second"):
         (folder / f"{name}.de").write_text(target)
