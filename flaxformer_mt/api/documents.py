@@ -84,9 +84,9 @@ def translate_document(
     All else stays byte for byte. Tags, and Markdown's signs, within a sentence go with its words,
     by the decoder's attention. The content of `keep_elements` isn't translated, nor that of
     `<code>` and the like in HTML and Markdown and of elements with `translate="no"`. Markdown needs
-    the extra `markdown`. What is `wanted` of all sentences is as in `Translator.translate`, but
-    with one translation; `several` "keep" doesn't split texts at sentence ends, as is done unless
-    the model has learnt to read so many together.
+    the extra `markdown`. Other arguments are those of `Translator.translate` for all lines, but
+    `n_best` must be 1. Texts are split at sentence ends unless the model has learnt to read so many
+    together; `several="keep"` doesn't split them.
 
     Raises MarkupError for XML that isn't well-formed and for documents that are too large,
     ConfigError, and what `Translator.load` and `Translator.translate` raise.
@@ -211,6 +211,11 @@ def _translated(
 ) -> tuple[TranslatedDocument, list[str]]:
     """What was translated, and the text of each document."""
     segments = [segment for document in documents for segment in document.segments]
+    if len(translator.members) > 1 and any(segment.needs_alignment for segment in segments):
+        raise DecodingError(
+            "the places of tags within a sentence need a single model's alignments, not an "
+            "ensemble's: translate the document with one of its runs"
+        )
     texts = _texts(translator, segments, options)
     lines = [sentence for text in texts for sentence in text.texts]
     translations = list(_searched(translator, lines, options))

@@ -204,9 +204,8 @@ def evaluations(
     """
     for name, scored in sets.items():
         one_set.check(name, scored.sources, scored.references, directory)
-        scored.scoring.metrics(
-            scored.references, scored.sources
-        )  # what they refuse, before the work
+        # Before the work, metrics refuse what they can't score.
+        scored.scoring.metrics(scored.references, scored.sources)
     from flaxformer_mt.api.validation import translate_together
     from flaxformer_mt.parallel.compile_cache import working_time
     from flaxformer_mt.parallel.processes import ALONE

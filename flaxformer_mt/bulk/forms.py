@@ -89,8 +89,10 @@ class Form:
 
     def __post_init__(self) -> None:
         if self.write not in WRITABLE[self.read]:
-            known = " or ".join(WRITABLE[self.read])
-            raise UnwritableError(f"from {self.read} you can write {known}, not {self.write}")
+            *others, last = WRITABLE[self.read]
+            raise UnwritableError(
+                f"from {self.read} you can write {', '.join(others)} or {last}, not {self.write}"
+            )
         if self.join_lines and self.read != "text":
             raise ValueError(f"lines are joined in plain text only, not in {self.read}")
         if self.read == "text":  # it has no column to replace
@@ -99,8 +101,8 @@ class Form:
             self._check_keys()
 
     def identity(self) -> dict[str, Any]:
-        """What a later call must share; without `join_lines` unless it is set, since records of
-        before don't have it."""
+        """The settings that a resumed call must share. Earlier versions' records don't have
+        `join_lines`, so it is left out unless it is set."""
         settings = dataclasses.asdict(self)
         if not self.join_lines:
             del settings["join_lines"]

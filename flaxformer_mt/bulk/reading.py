@@ -128,7 +128,7 @@ class Lines(Iterator[bytes]):
         return self.stream.readline(LONGEST + 1)
 
     def read_whole(self, most: int) -> bytes:
-        """All of an input of which no line is read yet, but at most so many bytes of its text."""
+        """The text of an input of which no line is read yet, up to `most` bytes."""
         with _damage_told(self.place):
             return self.stream.read(most)
 
@@ -148,7 +148,7 @@ class Lines(Iterator[bytes]):
 
 
 class Paragraphs(Iterator[bytes]):
-    """The paragraphs of an input, each as one line, and the blank lines between them, as they are.
+    """The paragraphs of an input, each as one line, and an empty one for each blank line between.
 
     `number` counts both. Raises InputError for a paragraph that is too long, and for text that
     isn't UTF-8, at its own line.

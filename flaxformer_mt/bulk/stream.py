@@ -33,9 +33,8 @@ class Window:
     first: int  # the first one's number, from 1
     lines: list[bytes]
     error: Exception | None = None
-    places: list[int] = dataclasses.field(
-        default_factory=list
-    )  # of the input's lines, for messages
+    # Of each line in the input, for messages: a paragraph's is that of its first line.
+    places: list[int] = dataclasses.field(default_factory=list)
 
     @property
     def size(self) -> int:

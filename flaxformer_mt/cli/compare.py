@@ -41,8 +41,8 @@ _WHAT = {
     "--src": Flag("source, for COMET and scores by source length", takes="FILE"),
     **TESTSET,
     "--from-n-best": Flag(
-        "of files with n-best lists: score each sentence's first translation, or the one with the "
-        "highest score in the file (default: first)",
+        "which translation to score in files of n-best lists: each sentence's first, or the one "
+        "with the highest score in the file (default: first)",
         choices=CHOICES,
     ),
     "--set": Flag("run directories: the evaluation to compare", takes="NAME", read=utf8_text),

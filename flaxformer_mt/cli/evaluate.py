@@ -82,21 +82,21 @@ _WHAT = {
     ),
     "--src": Flag("a source file instead; needs --ref", takes="FILE"),
     "--ref": Flag(
-        "its reference translation, or several, each in a file of its own",
+        "its reference translation, or several of them, one per file",
         takes="FILE",
         several=True,
     ),
     **BLANK_REFERENCES,
     **TESTSET,
     "--hypotheses": Flag(
-        "score this file, of one translation per line or n-best lists as Moses and Marian write "
-        "them, instead of a run's translations; needs --ref; --src is optional",
+        "score this file instead of a run's translations: one per line, or n-best lists as Moses "
+        "and Marian write them; needs --ref; --src is optional",
         takes="FILE",
     ),
     "--from-n-best": Flag(
-        "if --hypotheses has n-best lists, score each sentence's first translation, the one with "
-        "the highest score in the file, or, as an oracle, that with the highest chrF (default: "
-        "first)",
+        "which translation to score if --hypotheses has n-best lists: each sentence's first, the "
+        "one with the highest score in the file, or, as an oracle, the one with the highest chrF "
+        "(default: first)",
         choices=(*CHOICES, "oracle"),
     ),
     "--output": Flag(
@@ -273,7 +273,7 @@ def _set_name(options: Namespace) -> str:
 
 
 def _kept(translator: fm.Translator) -> str:
-    """What the outputs that are scored have from their sources as it is; empty: nothing."""
+    """A remark on what the scored outputs copy from their sources; empty: nothing."""
     config = translator.config
     kept = ["URLs, addresses, placeholders and emoji (--keep)"] * config.keep
     kept += ["unknown words (--copy-unknown)"] * config.copy_unknown

@@ -80,8 +80,8 @@ TESTSET = {
 
 BLANK_REFERENCES = {
     "--blank-references": Flag(
-        "of several --ref: what a blank line is, a reference without words, as for sacreBLEU's "
-        "command, or a missing one (signature nrefs:var) (default: empty)",
+        "how to read a blank line with several --ref: as a reference without words, like "
+        "sacreBLEU's command, or as no reference (signature nrefs:var) (default: empty)",
         choices=("empty", "missing"),
     ),
 }
@@ -225,8 +225,8 @@ def _read_references(options: Namespace) -> References:
     blank = references.blank_lines()
     if blank and options.blank_references is None:
         remark = (
-            "blank in a reference: compared as text without words, as sacreBLEU's command does; if "
-            "they have no reference there, add --blank-references missing"
+            "with a blank reference: compared as text without words, as by sacreBLEU's command; if "
+            "the reference is missing there, add --blank-references missing"
         )
         say(f"{first}: {about_lines(remark, blank[:NOTES], len(blank))}")
     return references

@@ -130,8 +130,8 @@ _WHAT = {
     **DTYPE,
     **SHORTLIST,
     "--no-keep": Flag(
-        "let the model translate URLs, e-mail addresses, placeholders and emoji, unless a request "
-        "has `keep` (default: they stay as they are)"
+        "translate URLs, e-mail addresses, placeholders and emoji as other text, unless a request "
+        "sets `keep` (default: they stay as they are)"
     ),
     "--no-constraints": Flag("refuse `terms` and `forbid`, and compile nothing for them"),
     "--public-address": Flag(

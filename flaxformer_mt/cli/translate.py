@@ -33,36 +33,36 @@ if TYPE_CHECKING:
     from flaxformer_mt.decoding.constraints.terminology import Terminology
 
 DOCUMENTS = ("html", "xml", "markdown", "docx", "odt", "srt", "vtt")
-# What only lines have, by the name of the option, and what it is if it isn't given.
-_OF_LINES: dict[str, Any] = {
-    "output_format": None,
-    "join_lines": False,
-    "column": None,
-    "append": False,
-    "key": None,
-    "translation_key": None,
-    "scores": False,
-    "alignments": False,
-    "tokens": False,
-    "prefix": "",
-    "prefix_key": None,
-    "forbid_key": None,
-    "constraints_key": None,
-    "n_best": 1,
-    "ensemble": [],
-    "shard": None,
-    "output_shards": None,
-    "join": None,
-    "restart": False,
-    "engine": "local",
-    "ray_address": None,
-    "ray_chips": None,
-    "window": None,
-}
+# The options that only lines have.
+_OF_LINES = (
+    "output_format",
+    "join_lines",
+    "column",
+    "append",
+    "key",
+    "translation_key",
+    "scores",
+    "alignments",
+    "tokens",
+    "prefix",
+    "prefix_key",
+    "forbid_key",
+    "constraints_key",
+    "n_best",
+    "ensemble",
+    "shard",
+    "output_shards",
+    "join",
+    "restart",
+    "engine",
+    "ray_address",
+    "ray_chips",
+    "window",
+)
 _LINES = {
     "--n-best": Flag(
         "up to N translations per line: a list in jsonl, else lines starting with "
-        "the source line's number and a tab (see --output-format moses, too)",
+        "the source line's number and a tab; see also --output-format moses",
         takes="N",
         read=positive,
     ),
@@ -89,7 +89,7 @@ _FORMS = {
         choices=WRITTEN,
     ),
     "--join-lines": Flag(
-        "text: join the lines of a paragraph of hard-wrapped text, whose end is a blank line; "
+        "text: join the lines of each paragraph of hard-wrapped text; blank lines end paragraphs; "
         "the output has one line per paragraph"
     ),
     "--column": Flag("tsv: the column to translate (default: 1)", takes="N", read=positive),
@@ -112,7 +112,7 @@ _FORMS = {
     "--alignments": Flag("align words (0-0 1-2 ...), in a last column or a field"),
     "--tokens": Flag("jsonl: add the translation's token ids, for `score`"),
     "--keep-elements": Flag(
-        "html, xml, markdown: don't translate what is in elements with these names",
+        "html, xml, markdown: don't translate the content of elements with these names",
         takes="NAME",
         several=True,
         read=utf8_text,
@@ -200,8 +200,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 
 def _translate_document(options: Namespace, parser: ArgumentParser) -> int:
-    for name, absent in _OF_LINES.items():
-        if getattr(options, name) != absent:
+    for name in _OF_LINES:
+        if getattr(options, name) != parser.get_default(name):
             flag = "--" + name.replace("_", "-")
             parser.error(f"{flag} is for lines: leave it out with --format {options.format}")
     terminology = _terminology(options, parser)

@@ -820,9 +820,9 @@ class DecodingConfig:
     )
     keep: bool = setting(
         False,
-        "URLs, e-mail addresses, placeholders such as {name}, %d or ICU's, and emoji stay as they "
-        "are: taken out before the model reads a line, and put back where word alignment says; so "
-        "do lines of numbers and punctuation alone",
+        "URLs, e-mail addresses, placeholders such as {name}, %d or ICU's, emoji, and lines of "
+        "only numbers and punctuation stay as they are: the model doesn't read them, and word "
+        "alignment says where they go in the output",
     )
     copy_unknown: bool = setting(
         False,

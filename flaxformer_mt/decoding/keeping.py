@@ -53,7 +53,8 @@ class Keeping:
     def check(
         self, lines: Sequence[MarkedLine], options: SearchOptions, wanted: Sequence[LineOptions]
     ) -> None:
-        """Raises LineError for a line whose kept text is forbidden, or wanted once more."""
+        """Raises LineError for a line whose kept text is forbidden, or is in a prefix or a
+        required phrase."""
         for number, (line, of_line) in enumerate(zip(lines, wanted, strict=True)):
             if not line.kept:
                 continue
@@ -73,7 +74,9 @@ class Keeping:
                         )
             if line.is_kept_whole and of_line.constraints:
                 raise LineError(
-                    number, "is kept as it is, but has phrases that its translation must have"
+                    number,
+                    "is kept as it is, so its translation can't have the required phrases: leave "
+                    "them out",
                 )
 
     def restored(
@@ -156,7 +159,7 @@ def _with_kept(
 def _uncut(
     line: MarkedLine, options: SearchOptions, wanted: LineOptions
 ) -> list[regex.Pattern[str]]:
-    """The patterns of what a kept text must not tear apart."""
+    """The patterns of phrases that no kept text may be put into."""
     phrases = [wanted.prefix, *wanted.constraints]
     last = ""
     if options.terminology is not None:

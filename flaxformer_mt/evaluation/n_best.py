@@ -90,7 +90,8 @@ class NBestLists:
         return [line for line, of in enumerate(self.candidates, start=1) if not of]
 
     def outscored(self) -> list[int]:
-        """The lines of the source, from 1, whose first candidate hasn't the highest score."""
+        """The lines of the source, from 1, at which another than the first candidate has the
+        highest score."""
         lines = []
         for line, candidates in enumerate(self.candidates, start=1):
             scores = [candidate.score for candidate in candidates if candidate.score is not None]
@@ -112,10 +113,10 @@ def remarks(lists: NBestLists, choice: Choice | Literal["oracle"] | None) -> Ite
         "oracle": "the translation of each with the highest chrF, a bound for what reranking can "
         "reach",
     }[choice or "first"]
-    yield f"n-best lists of {counted(len(lists.candidates), 'sentence')}; scored is {chosen}"
+    yield f"n-best lists of {counted(len(lists.candidates), 'sentence')}: scoring {chosen}"
     if left_out := lists.left_out():
         remark = "without a translation: scored as an empty one"
         yield about_lines(remark, left_out[:_SHOWN], len(left_out))
     if choice is None and (outscored := lists.outscored()):
-        remark = "whose first translation hasn't the highest score: --from-n-best score takes that"
+        remark = "where another translation has a higher score: --from-n-best score takes it"
         yield about_lines(remark, outscored[:_SHOWN], len(outscored))

@@ -45,7 +45,8 @@ class References:
         """From one sequence of texts, or a sequence of such sequences. Raises ScoringError."""
         if isinstance(given, References):
             return given
-        if not given or isinstance(given[0], str):
+        # None is no sequence, but a text that one reference may not lack.
+        if not given or given[0] is None or isinstance(given[0], str):
             return cls((cast("Sequence[str]", given),))
         return cls(tuple(given))
 

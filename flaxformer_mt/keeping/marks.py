@@ -11,8 +11,8 @@ import regex
 from flaxformer_mt.keeping.spans import Kept, kept_spans
 from flaxformer_mt.sentences import split_sentences
 
-# Stands where a text is kept: for whoever looks for sentences or words, a word in title case. It's
-# of a script that nobody writes today; where a text has it nevertheless, that is kept, too.
+# Stands where a text is kept. It looks like a word in title case, which suits code that looks for
+# sentences or words, in a script that nobody writes today: one that a text has is kept, too.
 MARK = "\U00010416\U00010438\U00010443\U0001043e"
 _LETTER = regex.compile(r"\p{L}")
 # A mark with the blanks that go with it: those before it, unless a word touches it on its right.
@@ -55,9 +55,7 @@ def marked(
     without letters in a line of several.
     """
     body = text.removeprefix(lead)
-    spans = [span for span in kept_spans(body) if span.core(body) not in but] if keep else []
-    spans = _with(spans, [Kept.whole(*found.span()) for found in regex.finditer(MARK, body)])
-    spans = _with(spans, others)
+    spans = _with(_found(body, but, keep=keep), others)
     cores = tuple(span.core(body) for span in spans)
     if (keep or spans) and body.strip():
         without = _marked(body, spans)
@@ -72,8 +70,7 @@ def marked(
 
 def with_marks(text: str, *, but: Collection[str] = ()) -> MarkedLine:
     """A text of any number of lines with marks for what must stay, but for texts in `but`."""
-    spans = [span for span in kept_spans(text) if span.core(text) not in but]
-    spans = _with(spans, [Kept.whole(*found.span()) for found in regex.finditer(MARK, text)])
+    spans = _found(text, but, keep=True)
     return MarkedLine(
         _marked(text, spans),
         tuple(text[span.start : span.end] for span in spans),
@@ -109,6 +106,12 @@ def taken_out_with_places(text: str) -> tuple[str, list[int]]:
             at += len(match[0].encode())
             start = match.end()
     return "".join(parts), [*places, at]
+
+
+def _found(text: str, but: Collection[str], *, keep: bool) -> list[Kept]:
+    """What must stay in a text, but for texts in `but`; unless `keep`, only marks that it has."""
+    spans = [span for span in kept_spans(text) if span.core(text) not in but] if keep else []
+    return _with(spans, [Kept.whole(*found.span()) for found in regex.finditer(MARK, text)])
 
 
 def _marked(text: str, spans: Sequence[Kept]) -> str:

@@ -2,8 +2,10 @@
 
 import dataclasses
 import html
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator
+from html.entities import html5
 from typing import Literal
 
 from flaxformer_mt.markup.document import LARGEST, Document, MarkupError, Segment
@@ -26,7 +28,8 @@ KEPT = frozenset(
     "code kbd listing math plaintext pre samp script style svg textarea tt var xmp".split()
 ) | (RAW_TEXT - {"noframes"})
 TRANSLATED_ATTRIBUTES = frozenset({"alt", "title", "placeholder", "aria-label"})
-_LONGEST_ENTITY = 40  # characters
+_ENTITY = re.compile(r"&(?:#(?:[0-9]++|[xX][0-9a-fA-F]++)|[a-zA-Z][a-zA-Z0-9]*+);?")
+_LONGEST_BARE = max(len(name) for name in html5 if not name.endswith(";"))
 _DESCRIPTIONS = frozenset({"description"})
 # The start tags before which an element ends without an end tag.
 _ENDED_BY = {
@@ -200,16 +203,24 @@ class HtmlReader:
 
 def _meanings(raw: str) -> Iterator[tuple[str, str]]:
     """Text as it is written and what it means, entity by entity."""
-    first, *others = raw.split("&")
-    if first:
-        yield first, first
-    for other in others:
-        entity, semicolon, rest = other.partition(";")
-        written = f"&{entity};"
-        # Browsers know some entities without a semicolon, too.
-        if not semicolon or html.unescape(written) == written or len(entity) > _LONGEST_ENTITY:
-            yield f"&{other}", html.unescape(f"&{other}")
+    place = 0
+    for match in _ENTITY.finditer(raw):
+        written = _known(match[0])
+        if not written:
             continue
+        if place < match.start():
+            yield raw[place : match.start()], raw[place : match.start()]
         yield written, html.unescape(written)
-        if rest:
-            yield rest, rest
+        place = match.start() + len(written)
+    if place < len(raw):
+        yield raw[place:], raw[place:]
+
+
+def _known(written: str) -> str:
+    """The part of what looks like an entity that is one; empty: none of it. Browsers know some
+    without a semicolon, and letters may follow these: "&ampx"."""
+    name = written[1:]
+    if name.startswith("#") or name in html5:
+        return written
+    sizes = range(min(len(name), _LONGEST_BARE), 1, -1)
+    return next((written[: size + 1] for size in sizes if name[:size] in html5), "")

@@ -221,7 +221,7 @@ class _InHtml:
         return [sentence for text in self.texts for sentence in text.sentences]
 
     def ranked(self, rank: int, blanks: bool) -> str:
-        """As that of the text."""
+        """As `_Whole.ranked`, with tags."""
         contents = []
         for segment, whole in zip(self.document.segments, self.texts, strict=True):
             alignments = [_aligned(sentence, rank) for sentence in whole.sentences]

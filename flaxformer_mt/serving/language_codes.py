@@ -45,7 +45,8 @@ def _folded(code: str) -> str:
     language, *subtags = code.lower().replace("_", "-").split("-")
     language = base_language(language)
     folded = "-".join([_CURRENT.get(language, language), *subtags])
-    return _OF_LIBRETRANSLATE.get(folded, folded)
+    by_script = _REGION.sub("", folded)  # of "zh-Hans-CN", which phones send
+    return _OF_LIBRETRANSLATE.get(folded) or _OF_LIBRETRANSLATE.get(by_script, folded)
 
 
 def _without_region(folded: str) -> str:

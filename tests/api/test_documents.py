@@ -202,6 +202,14 @@ def test_wrong_text_and_files_are_refused(translator, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_an_ensemble_is_refused_before_the_work_if_tags_need_alignments(workdir, monkeypatch):
+    ensemble = fm.Translator.load_ensemble([workdir, workdir])
+    assert str(fm.translate_document(ensemble, "<p>one</p>")).startswith("<p>")
+    monkeypatch.delattr(fm.Translator, "translate_with")
+    with pytest.raises(DecodingError, match="single model's alignments"):
+        fm.translate_document(ensemble, "<p>one <b>two</b> three</p>")
+
+
 def test_the_command_translates_a_document(run, workdir, texts, tmp_path):
     content = page(in_html(LINES)).encode()
     done = run("translate", "--workdir", workdir, "--format", "html", stdin=content)

@@ -164,7 +164,7 @@ def test_pairs_and_their_form_go_together(translator, source, out):
         fm.score_file(translator, (source, source), out, form=fm.PairForm(name="tsv"))
     with pytest.raises(ConfigError, match="two files need 'files'"):
         fm.score_file(translator, source, out, form=fm.PairForm(name="files"))
-    with pytest.raises(ValueError, match="from tsv you can write tsv or text or moses, not jsonl"):
+    with pytest.raises(ValueError, match="from tsv you can write tsv, text or moses, not jsonl"):
         fm.Form(read="tsv", write="jsonl")
     with pytest.raises(ValueError, match="chips = 0 must be at least 1"):
         fm.Ray(chips=0)

@@ -96,7 +96,7 @@ CALLS = [
     # Forms of lines.
     (
         "translate --format jsonl --output-format tsv",
-        "--output-format: from jsonl you can write jsonl or text or moses, not tsv",
+        "--output-format: from jsonl you can write jsonl, text or moses, not tsv",
     ),
     ("translate --format html --scores", "--scores is for lines: leave it out with --format html"),
     ("translate --format xml --output-format text", "--output-format is for lines"),

@@ -259,7 +259,7 @@ def test_contradictions_are_refused(translator, wanted, message):
 
 
 def test_required_phrases_of_a_line_without_text_are_refused(translator):
-    with pytest.raises(LineError, match="is kept as it is, but has phrases"):
+    with pytest.raises(LineError, match="is kept as it is, so its translation"):
         translator.translate(["the dog", "{name}"], constraints=[[], ["ein hund"]])
 
 

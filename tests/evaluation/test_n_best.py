@@ -68,9 +68,9 @@ def test_sentences_without_translations_are_empty_and_told_of():
     assert lists.chosen("score") == ["a", "", "d", "", "", "e"]
     assert lists.oracle(References.of([*"abcdef"])) == ["a", "", "c", "", "", "e"]
     said = [*remarks(lists, None)]
-    assert said[0] == "n-best lists of 6 sentences; scored is the first translation of each"
+    assert said[0] == "n-best lists of 6 sentences: scoring the first translation of each"
     assert said[1] == "3 lines without a translation: scored as an empty one (lines 2, 4, 5)"
-    assert "1 line whose first translation hasn't the highest score" in said[2]
+    assert "1 line where another translation has a higher score" in said[2]
     assert len([*remarks(lists, "first")]) == 2
 
 
@@ -117,7 +117,7 @@ def test_evaluate_reads_lists(folder):
     oracle = scores_of(*given, "lists", "--from-n-best", "oracle")
     assert oracle["metrics"]["chrf"] > max(one["chrf"] for one in plain)
     done = run_captured("evaluate", "--hypotheses", "lists", "--ref", "ref.de")
-    assert "20 lines whose first translation hasn't the highest score: --from-n-best" in done.errors
+    assert "20 lines where another translation has a higher score: --from-n-best" in done.errors
 
 
 def test_compare_reads_lists(folder):
@@ -125,8 +125,7 @@ def test_compare_reads_lists(folder):
     words = ["--ref", "ref.de", "--resamples", 10, "--trials", 10]
     done = run_captured("compare", "first", "lists", *words)
     assert (
-        done.status == 0
-        and "lists: n-best lists of 20 sentences; scored is the first" in done.errors
+        done.status == 0 and "lists: n-best lists of 20 sentences: scoring the first" in done.errors
     )
     scoring, notes = Scoring(ter=False, resamples=10), []
     compared = compare(
@@ -138,7 +137,7 @@ def test_compare_reads_lists(folder):
         note=notes.append,
     )
     assert compared.systems[0].assessment.hypotheses == OUTPUTS[1]
-    assert notes[0].endswith("scored is the translation of each with the highest score")
+    assert notes[0].endswith("scoring the translation of each with the highest score")
 
 
 def test_files_of_other_kinds_and_lengths_are_named(folder):

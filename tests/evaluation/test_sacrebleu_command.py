@@ -124,7 +124,7 @@ def test_missing_references_are_those_of_sacrebleu_s_python_interface(
 def test_blank_lines_may_be_missing_references(folder):
     words = ["--hypotheses", "one", "--resamples", "0", "--ref", "a.de", "gaps.de"]
     done = run_captured("evaluate", *words)
-    assert "a.de: 20 lines blank in a reference: compared as text without" in done.errors
+    assert "a.de: 20 lines with a blank reference: compared as text without" in done.errors
     scores = ours("evaluate", *words, "--blank-references", "missing")["one"]
     assert scores["missing_references"] == [[], [*range(2, 61, 3)]]
     expected = TER().corpus_score(ONE, [FIRST, GAPS])
@@ -150,6 +150,8 @@ def test_a_short_reference_is_named(folder):
         References.of([FIRST, FIRST[1:]])
     with pytest.raises(ScoringError, match="line 2 has no reference: each sentence needs one"):
         measure([Bleu()], ONE, [GAPS, GAPS])
+    with pytest.raises(ScoringError, match="line 1 has no reference: each sentence needs one"):
+        References.of([None, "a"])
 
 
 def test_metrics_of_one_reference_are_left_out_or_refuse(folder):

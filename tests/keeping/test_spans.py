@@ -13,6 +13,7 @@ _FOUND = {
     "(see https://en.wikipedia.org/wiki/A_(b)), or not": ["https://en.wikipedia.org/wiki/A_(b)"],
     "www.example.org? No!": ["www.example.org"],
     "请访问https://example.org/a。谢谢": ["https://example.org/a"],
+    "https://example.org/a에서 봐요": ["https://example.org/a"],
     "https://example.org/{id}?q={q} is it": ["https://example.org/{id}?q={q}"],
     "Write to a.b+c@x-y.example.org, please": ["a.b+c@x-y.example.org"],
     "a@b and @name and 5@6": [],

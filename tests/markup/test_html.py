@@ -114,6 +114,9 @@ def test_hard_spaces_stay_between_the_same_words():
         "<!-- a",
         "<a href='a b",
         "<p>&nbsp;</p> | » 🙂 <br>",
+        "<p>&nbsp |</p>",  # browsers know it without a semicolon
+        "<p>&lt!-- |</p>",
+        "<p>&lt!-- ;</p>",
         "<iframe><p>a b</iframe>",
         "",
     ],

@@ -4,6 +4,7 @@ A block that is not run says why in the page (`tests/docs/markdown.py`). A page 
 begins in an empty folder; the others find runs and text under the names that they use.
 """
 
+import html
 import importlib.util
 import itertools
 import json
@@ -22,6 +23,7 @@ else:
 from tests.docs.markdown import ROOT, Block, blocks, guides
 from tests.docs.test_references import PAPER
 from tests.interop.marian_models import write_arrays
+from tests.markup.archives import run as word_run, word_file
 from tests.system.conftest import SMALL, tiny
 from tests.system.stage import Stage
 
@@ -82,6 +84,9 @@ def furnish(folder: Path, corpus: Path) -> None:
     source, target = ((corpus / f"test.{language}").read_text() for language in ("en", "de"))
     (folder / "input.en").write_text(source)
     (folder / "letter.txt").write_text(source.replace(" ", "\n", 1))
+    first_line = html.escape(source.splitlines()[0])
+    (folder / "letter.docx").write_bytes(word_file(f"<w:p>{word_run(first_line)}</w:p>"))
+    (folder / "film.srt").write_text(f"1\n00:00:01,000 --> 00:00:02,000\n{first_line}\n\n")
     (folder / "corpus.en.zst").write_bytes(zstd.compress(source.encode()))
     for name in ("theirs", "one", "two", "first", "second"):
         (folder / f"{name}.de").write_text(target)

@@ -201,7 +201,7 @@ class _Weights:
         return cls(words, target, columns)
 
     def best_gap(self, before: int) -> int | None:
-        """How many target units go before a mark that has so many of the source's before it: the
+        """How many target units go before a mark with `before` source units before it: the
         left neighbour's share of attention is highest on its left, and the right one's on its
         right. None at an edge of the text or a sentence, and if neither is a word."""
         after_end = before - 1 in self._ends
