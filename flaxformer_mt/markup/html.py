@@ -2,6 +2,7 @@
 
 import dataclasses
 import html
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Literal
@@ -27,6 +28,8 @@ KEPT = frozenset(
 ) | (RAW_TEXT - {"noframes"})
 TRANSLATED_ATTRIBUTES = frozenset({"alt", "title", "placeholder", "aria-label"})
 _LONGEST_ENTITY = 40  # characters
+# Nine digits are beyond all characters; `int` refuses thousands of them.
+_NUMBER = re.compile(r"&#(?=[0-9])0*+([0-9]{0,9})[0-9]*+")
 _DESCRIPTIONS = frozenset({"description"})
 # The start tags before which an element ends without an end tag.
 _ENDED_BY = {
@@ -60,7 +63,7 @@ def read_html(text: str, *, keep: Collection[str] = ()) -> Document:
 def read_html_or_text(text: str) -> Document:
     """As `read_html`, but a text that has neither tags nor entities is one segment as it stands,
     line breaks and all: programs send plain text as HTML. Raises MarkupError."""
-    if all(token.kind == "text" for token in tokens(text)) and html.unescape(text) == text:
+    if all(token.kind == "text" for token in tokens(text)) and unescaped(text) == text:
         return Document((0,), (Segment(text, plain=True),))
     return read_html(text)
 
@@ -163,13 +166,16 @@ class _HtmlReader:
             return None
         if attribute.start < 0:
             return ""
-        return html.unescape(self._text[attribute.start : attribute.end])
+        return unescaped(self._text[attribute.start : attribute.end])
 
     def _translated(self, token: Token) -> Iterator[str | int]:
         """A start tag with its attributes to translate."""
         place = token.start
+        names = TRANSLATED_ATTRIBUTES
+        if self._is_description(token):
+            names |= {"content"}
         for attribute in token.attributes:
-            if not self._is_translated(attribute, token):
+            if attribute.start < 0 or attribute.name not in names:
                 continue
             value = self._value(attribute) or ""
             if not has_text(value):
@@ -182,13 +188,16 @@ class _HtmlReader:
             place = attribute.end
         yield self._text[place : token.end]
 
-    def _is_translated(self, attribute: Attribute, token: Token) -> bool:
-        if attribute.start < 0:
+    def _is_description(self, token: Token) -> bool:
+        if token.name != "meta":
             return False
-        if token.name == "meta" and attribute.name == "content":
-            named = {other.name: self._value(other) for other in token.attributes}
-            return (named.get("name") or "").lower() in _DESCRIPTIONS
-        return attribute.name in TRANSLATED_ATTRIBUTES
+        named = (attribute for attribute in token.attributes if attribute.name == "name")
+        return (self._value(next(named, None)) or "").lower() in _DESCRIPTIONS
+
+
+def unescaped(text: str) -> str:
+    """A text with the characters that its entities stand for."""
+    return html.unescape(_NUMBER.sub(r"&#0\1", text))
 
 
 def _meanings(raw: str) -> Iterator[tuple[str, str]]:
@@ -200,9 +209,9 @@ def _meanings(raw: str) -> Iterator[tuple[str, str]]:
         entity, semicolon, rest = other.partition(";")
         written = f"&{entity};"
         # Browsers know some entities without a semicolon, too.
-        if not semicolon or html.unescape(written) == written or len(entity) > _LONGEST_ENTITY:
-            yield f"&{other}", html.unescape(f"&{other}")
+        if not semicolon or unescaped(written) == written or len(entity) > _LONGEST_ENTITY:
+            yield f"&{other}", unescaped(f"&{other}")
             continue
-        yield written, html.unescape(written)
+        yield written, unescaped(written)
         if rest:
             yield rest, rest

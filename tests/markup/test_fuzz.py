@@ -137,3 +137,8 @@ def test_hostile_text_takes_linear_time(hostile):
     if hostile == "<b>":
         text = text + "x"
     assert pretended(read_html(text))
+
+
+def test_a_tag_with_many_attributes_takes_linear_time():
+    tag = "<meta " + "name=description content=x " * 5_000 + ">"
+    assert len(read_html(tag).segments) == 5_000

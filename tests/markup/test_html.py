@@ -180,3 +180,17 @@ def test_size_is_bounded(monkeypatch):
     with pytest.raises(MarkupError, match="^4 characters; a document has at most 3$"):
         read_html("abcd")
     assert document.LARGEST == 10_000_000
+
+
+@pytest.mark.parametrize("digits", ["0" * 5000 + "65", "1" * 5000, "0" * 5000])
+def test_entities_of_any_number_of_digits_are_read(digits):
+    character = "A" if digits.endswith("65") else "\ufffd"
+    assert texts(f"<p title='x&#{digits};'>y &#{digits}; z") == [
+        f"x{character}",
+        f"y {character} z",
+    ]
+
+
+def test_the_first_name_of_a_page_says_whether_its_content_is_a_description():
+    assert texts("<meta name=description name=x content=one>") == ["one"]
+    assert texts("<meta name=x name=description content=one>") == []
