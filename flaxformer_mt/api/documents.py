@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
@@ -39,6 +40,12 @@ DocumentFormat = Literal["html", "xml"]
 _WINDOW = 4096  # sentences that are searched together
 _SHOWN = 60  # characters of a sentence in a message
 _BOM = "\ufeff"
+_HEAD = 2048  # characters in which a document may declare its encoding
+_OTHER_ENCODING = re.compile(
+    r"^<\?xml\s[^>]*?\sencoding\s*=\s*[\"'](?!utf-?8[\"'])"
+    r"|<meta\s[^>]*?charset\s*=\s*[\"']?\s*(?!utf-?8\b)\w",
+    re.IGNORECASE,
+)
 Model = str | os.PathLike[str] | Translator | Callable[[], Translator]
 
 
@@ -105,7 +112,8 @@ def translate_document_file(
 ) -> TranslatedDocument:
     """As `translate_document`, from a file to a file, also in a bucket; None is standard input or
     output. The input may be compressed, and is read whole: up to 10 million characters of UTF-8.
-    The output is written whole or not at all.
+    The output is written whole or not at all. It stays ASCII, with references to other characters,
+    if the input is and declares another encoding than UTF-8.
 
     Also raises CorpusError, InputError and OutputError.
     """
@@ -120,7 +128,7 @@ def translate_document_file(
     except MarkupError as error:
         raise error.of_file(name) from error
     translated = _translated(_loaded(run), parsed, options)
-    _write(target, (_BOM * text.startswith(_BOM) + translated.text).encode())
+    _write(target, _encoded(_BOM * text.startswith(_BOM) + translated.text, text))
     return translated
 
 
@@ -164,6 +172,13 @@ def _check_output(source: str | None, target: str) -> None:
         is_same = os.path.samefile(source, target)
     if is_same:
         raise OutputError(f"{target}: is also the input; choose another output")
+
+
+def _encoded(text: str, source: str) -> bytes:
+    """A document's translation as it is read again, whatever encoding the source declares."""
+    if source.isascii() and _OTHER_ENCODING.search(source, 0, _HEAD):
+        return text.encode("ascii", "xmlcharrefreplace")
+    return text.encode()
 
 
 def _write(target: str | None, content: bytes) -> None:
