@@ -213,7 +213,8 @@ def _breaks(more: str, more_wide: str) -> re.Pattern[str]:
         # French has a blank before a closing guillemet.
         rf"(?:{_BLANK}[»›](?={_BLANK}))?+){_BLANK}++"
         rf"(?={leading}(?:[-–—]{_BLANK}*+{leading})?+(?P<next>[^\W_]))"
-        rf"|(?P<wide>(?P<wide_run>[{_TIBETAN}](?: ?[{_TIBETAN}])*+"
+        # Only where a run begins: a search at each of its marks would take quadratic time.
+        rf"|(?P<wide>(?!(?<=[{wide}])[{wide}])(?P<wide_run>[{_TIBETAN}](?: ?[{_TIBETAN}])*+"
         rf"|(?:[{wide}]|፡፡|(?<=[{_HAN_OR_KANA}])[!?](?=[!?]*+[{_HAN_OR_KANA}{_WIDE_CLOSING}]))++[.!?]*+)"
         # A verse's number is between dandas.
         rf"(?:{_BLANK}?[\d]++{_BLANK}?[।॥]++)*+[{_WIDE_CLOSING}]*+){_BLANK}*+(?=\S)"

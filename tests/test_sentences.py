@@ -344,6 +344,7 @@ def test_a_related_or_longer_code_has_its_languages_list():
         "༄། ",
         "।1",
         "!?あ",
+        "。",
         '"。と',
         "a . - ",
         "A. ",

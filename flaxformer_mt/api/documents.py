@@ -114,8 +114,10 @@ def translate_document_file(
 ) -> TranslatedDocument:
     """As `translate_document`, from a file to a file, also in a bucket; None is standard input or
     output. The input may be compressed, and is read whole: up to 10 million characters of UTF-8.
-    The output is written whole or not at all. The formats "docx" and "odt" are for texts of Word
-    and LibreOffice, of up to 64 MiB when they are unpacked; then the result's `text` is empty.
+    The output is written whole or not at all. HTML and XML stay ASCII, with references to other
+    characters, if the input is and declares another encoding than UTF-8. The formats "docx" and
+    "odt" are for texts of Word and LibreOffice, of up to 64 MiB when they are unpacked; then the
+    result's `text` is empty.
 
     Also raises CorpusError, InputError and OutputError.
     """

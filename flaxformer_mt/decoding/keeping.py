@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import itertools
@@ -183,19 +184,19 @@ def _marked_target(target: str, source: MarkedLine) -> MarkedLine:
     if source.is_kept_whole or not source.kept:
         return MarkedLine(target)
     places: list[tuple[int, int]] = []
-    for kept in sorted(source.kept, key=len, reverse=True):
-        matches = regex.finditer(regex.escape(kept), target)
-        free = (match.span() for match in matches if not _overlaps(match.span(), places))
-        places += itertools.islice(free, 1)
+    taken = bytearray(len(target))  # 1 for each character that is in a place
+    counts = collections.Counter(source.kept)
+    for kept in sorted(counts, key=len, reverse=True):
+        spans = (match.span() for match in regex.finditer(regex.escape(kept), target))
+        free = ((start, end) for start, end in spans if not any(taken[start:end]))
+        for start, end in itertools.islice(free, counts[kept]):
+            taken[start:end] = b"\x01" * (end - start)
+            places.append((start, end))
     places.sort()
     starts = [0, *(end for _, end in places)]
     ends = [*(start for start, _ in places), len(target)]
     text = MARK.join(target[start:end] for start, end in zip(starts, ends, strict=True))
     return MarkedLine(text, tuple(target[start:end] for start, end in places))
-
-
-def _overlaps(place: tuple[int, int], others: Iterable[tuple[int, int]]) -> bool:
-    return any(start < place[1] and place[0] < end for start, end in others)
 
 
 def unmarked(

@@ -17,7 +17,7 @@ MARK = "\U00010416\U00010438\U00010443\U0001043e"
 _LETTER = regex.compile(r"\p{L}")
 # A mark with the blanks that go with it: those before it, unless a word touches it on its right.
 _TAKEN_OUT = regex.compile(
-    rf"^(?:\s*+{MARK})++\s*+|\s++{MARK}(?=[\s.,;:!?…)\]}}»”’、。，！？]|$)|{MARK}"
+    rf"^(?:\s*+{MARK})++\s*+|(?<!\s)\s++{MARK}(?=[\s.,;:!?…)\]}}»”’、。，！？]|$)|{MARK}"
 )
 
 

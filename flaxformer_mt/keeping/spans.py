@@ -19,8 +19,9 @@ _OF_URL = rf"[^\s<>\"“”„«»‘’\p{{Cc}}\u3000-\u303f\uff00-\uff60{UNSPA
 _PICTURE = r"[\p{Extended_Pictographic}--[©®‼⁉™ℹ↔-↪〰〽㊗㊙]]"
 _PICTURE_PARTS = r"\ufe0f?+\p{Emoji_Modifier}?+[\U000e0020-\U000e007f]*+"
 _EMOJI = (
-    rf"(?:\p{{RI}}\p{{RI}}|[0-9#*]\ufe0f?+\u20e3|\p{{Extended_Pictographic}}\ufe0f"
-    rf"|{_PICTURE}{_PICTURE_PARTS}(?:\u200d\p{{Extended_Pictographic}}{_PICTURE_PARTS})*+)++"
+    rf"(?:\p{{RI}}\p{{RI}}|[0-9#*]\ufe0f?+\u20e3"
+    rf"|(?:{_PICTURE}|\p{{Extended_Pictographic}}(?=\ufe0f)){_PICTURE_PARTS}"
+    rf"(?:\u200d\p{{Extended_Pictographic}}{_PICTURE_PARTS})*+)++"
 )
 # printf's conversions, also with a name or a number. Not "50%off", and no blank as a flag.
 _PRINTF = (

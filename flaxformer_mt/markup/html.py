@@ -30,6 +30,8 @@ KEPT = frozenset(
 TRANSLATED_ATTRIBUTES = frozenset({"alt", "title", "placeholder", "aria-label"})
 _ENTITY = re.compile(r"&(?:#(?:[0-9]++|[xX][0-9a-fA-F]++)|[a-zA-Z][a-zA-Z0-9]*+);?")
 _LONGEST_BARE = max(len(name) for name in html5 if not name.endswith(";"))
+# Nine digits are beyond all characters; `int` refuses thousands of them.
+_NUMBER = re.compile(r"&#(?=[0-9])0*+([0-9]{0,9})[0-9]*+")
 _DESCRIPTIONS = frozenset({"description"})
 # The start tags before which an element ends without an end tag.
 _ENDED_BY = {
@@ -63,7 +65,7 @@ def read_html(text: str, *, keep: Collection[str] = ()) -> Document:
 def read_html_or_text(text: str) -> Document:
     """As `read_html`, but a text that has neither tags nor entities is one segment as it stands,
     line breaks and all: programs send plain text as HTML. Raises MarkupError."""
-    if all(token.kind == "text" for token in tokens(text)) and html.unescape(text) == text:
+    if all(token.kind == "text" for token in tokens(text)) and unescaped(text) == text:
         return Document((0,), (Segment(text, plain=True),))
     return read_html(text)
 
@@ -173,13 +175,16 @@ class HtmlReader:
             return None
         if attribute.start < 0:
             return ""
-        return html.unescape(self._text[attribute.start : attribute.end])
+        return _ENTITY.sub(_in_attribute, self._text[attribute.start : attribute.end])
 
     def _translated(self, token: Token) -> Iterator[str | int]:
         """A start tag with its attributes to translate."""
         place = token.start
+        names = TRANSLATED_ATTRIBUTES
+        if self._is_description(token):
+            names |= {"content"}
         for attribute in token.attributes:
-            if not self._is_translated(attribute, token):
+            if attribute.start < 0 or attribute.name not in names:
                 continue
             value = self._value(attribute) or ""
             if not has_text(value):
@@ -192,13 +197,26 @@ class HtmlReader:
             place = attribute.end
         yield self._text[place : token.end]
 
-    def _is_translated(self, attribute: Attribute, token: Token) -> bool:
-        if attribute.start < 0:
+    def _is_description(self, token: Token) -> bool:
+        if token.name != "meta":
             return False
-        if token.name == "meta" and attribute.name == "content":
-            named = {other.name: self._value(other) for other in token.attributes}
-            return (named.get("name") or "").lower() in _DESCRIPTIONS
-        return attribute.name in TRANSLATED_ATTRIBUTES
+        named = (attribute for attribute in token.attributes if attribute.name == "name")
+        return (self._value(next(named, None)) or "").lower() in _DESCRIPTIONS
+
+
+def unescaped(text: str) -> str:
+    """A text with the characters that its entities stand for."""
+    return html.unescape(_NUMBER.sub(r"&#0\1", text))
+
+
+def _in_attribute(match: re.Match[str]) -> str:
+    """What an entity in an attribute's value means. Without a semicolon, and before "=" or a letter
+    or digit, it is part of an address there: "?a=1&copy=2"."""
+    written = match[0]
+    is_known = written.startswith("&#") or written[1:] in html5
+    following = match.string[match.end() : match.end() + 1]
+    is_address = not written.endswith(";") and following == "="
+    return unescaped(written) if is_known and not is_address else written
 
 
 def _meanings(raw: str) -> Iterator[tuple[str, str]]:
@@ -210,7 +228,7 @@ def _meanings(raw: str) -> Iterator[tuple[str, str]]:
             continue
         if place < match.start():
             yield raw[place : match.start()], raw[place : match.start()]
-        yield written, html.unescape(written)
+        yield written, unescaped(written)
         place = match.start() + len(written)
     if place < len(raw):
         yield raw[place:], raw[place:]

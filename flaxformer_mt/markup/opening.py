@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, get_args
 
@@ -25,6 +26,12 @@ ENDINGS: Mapping[str, FileFormat] = {
     ".vtt": "vtt",
 }
 _BOM = "\ufeff"
+_HEAD = 2048  # characters in which a document may declare its encoding
+_OTHER_ENCODING = re.compile(
+    r"^<\?xml\s[^>]*?\sencoding\s*=\s*[\"'](?!utf-?8[\"'])"
+    r"|<meta\s[^>]*?charset\s*=\s*[\"']?\s*(?!utf-?8\b)\w",
+    re.IGNORECASE,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +68,17 @@ def open_file(content: bytes, format: FileFormat, *, keep: Collection[str] = ())
         raise MarkupError("is not UTF-8 text; convert it with iconv", line) from error
     document = open_text(text.removeprefix(_BOM), format, keep=keep)
     mark = _BOM * text.startswith(_BOM)
-    return OpenedFile([document], lambda texts: (mark + "".join(texts)).encode())
+    return OpenedFile(
+        [document], lambda texts: _encoded(mark + "".join(texts), source=text, format=format)
+    )
+
+
+def _encoded(text: str, *, source: str, format: FileFormat) -> bytes:
+    """A translation as it is read again, whatever encoding the source declares."""
+    is_markup = format in ("html", "xml")
+    if is_markup and source.isascii() and _OTHER_ENCODING.search(source, 0, _HEAD):
+        return text.encode("ascii", "xmlcharrefreplace")
+    return text.encode()
 
 
 def open_text(text: str, format: FileFormat, *, keep: Collection[str] = ()) -> Document:

@@ -111,6 +111,26 @@ def test_a_damaged_file_is_named(translator, tmp_path):
         fm.translate_document_file(translator, source, tmp_path / "out")
 
 
+@pytest.mark.parametrize(
+    ("declared", "ascii"),
+    [
+        ("<?xml version='1.0' encoding='ISO-8859-1'?>", True),
+        ('<meta http-equiv=Content-Type content="text/html; charset=latin1">', True),
+        ("<meta charset=windows-1252>", True),
+        ("<?xml version='1.0' encoding='UTF-8'?>", False),
+        ("<meta charset=utf-8>", False),
+        ("", False),
+    ],
+)
+def test_a_document_of_ascii_is_read_as_it_declares(translator, tmp_path, declared, ascii):
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_text(f"{declared}<p>{LINES[0]} &#128512;</p>", encoding="ascii")
+    form = "xml" if declared.startswith("<?") else "html"
+    fm.translate_document_file(translator.with_config(keep=True), source, target, format=form)
+    smiling = "&#128512;" if ascii else "\U0001f600"
+    assert target.read_text(encoding="utf-8").endswith(f"{smiling}</p>")
+
+
 def test_xml_is_translated(translator, texts):
     line = html.escape(LINES[0])
     source = f"<a><b>{line}</b><c>{line}</c><d>{line} <c>{line}</c></d></a>"

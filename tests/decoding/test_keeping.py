@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+import time
 
 import pytest
 
@@ -11,7 +12,7 @@ from flaxformer_mt.data.training_text import TrainingText
 from flaxformer_mt.decoding.alignment import Alignment, words_of
 from flaxformer_mt.decoding.constraints.terminology import Terminology
 from flaxformer_mt.decoding.errors import DecodingError, LineError
-from flaxformer_mt.decoding.keeping import unmarked
+from flaxformer_mt.decoding.keeping import Keeping, unmarked
 from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.text.kept import Restorer, units, unknown_words
 from flaxformer_mt.decoding.translator import Translator
@@ -234,6 +235,16 @@ def test_alignment_of_kept_texts_of_several_words():
     assert aligned.src_words == ("see", "{n,", "plural},", "🙂")
     assert aligned.tgt_words == ("🙂", "{n,", "plural}:", "siehe")
     assert aligned.links == ((3, 0), (1, 1), (2, 2), (0, 3))
+
+
+def test_many_equal_kept_texts_are_found_again_at_once(translator):
+    keeping = Keeping(translator.vocabularies, frozenset(), fixed=True, unknown=False)
+    text = "dog {x} and {xy} " * 1000
+    start = time.process_time()
+    _, (target,) = keeping.marked_pairs([(text, text)])
+    assert target.kept == ("{x}", "{xy}") * 1000
+    assert target.restored() == text
+    assert time.process_time() - start < 3  # cubic time takes half a minute
 
 
 def test_alignments_of_letters_have_the_kept_words(translator):

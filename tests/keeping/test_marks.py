@@ -1,6 +1,7 @@
 """Lines with marks: what the model reads of them, and that nothing is lost."""
 
 import random
+import time
 
 import pytest
 
@@ -78,3 +79,10 @@ def test_nothing_is_lost(seed):
         assert read == taken_out(line.text)
         whole = line.text.encode()
         assert bytes(whole[place] for place in places[:-1]) == read.encode()
+
+
+def test_long_blanks_are_read_once():
+    text = "a" + " " * 50_000 + f"b {MARK}"
+    start = time.process_time()
+    assert taken_out(text) == text.removesuffix(f" {MARK}")
+    assert time.process_time() - start < 0.5  # quadratic time takes seconds

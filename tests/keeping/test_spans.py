@@ -33,6 +33,10 @@ _FOUND = {
         "{n, select, a {it's '{' and ''} other {b}}"
     ],
     "I am happy 🙂 and 👩‍👩‍👧 in 🇩🇪 1️⃣ ❤️": ["🙂", "👩‍👩‍👧", "🇩🇪", "1️⃣", "❤️"],
+    # With a variation selector before what joins them.
+    "🏳\ufe0f\u200d🌈 and ❤\ufe0f\u200d🔥 🕵\ufe0f\u200d♂\ufe0f ©\ufe0f": [
+        *("🏳\ufe0f\u200d🌈", "❤\ufe0f\u200d🔥", "🕵\ufe0f\u200d♂\ufe0f", "©\ufe0f"),
+    ],
     "© 2026, 1,234.56 and 10:30, #5, a/b, e.g. this": [],
 }
 

@@ -1,6 +1,7 @@
 """Documents made up at random keep their tags, and stay well-formed."""
 
 import random
+import time
 from collections import Counter
 from html.parser import HTMLParser
 from xml.etree import ElementTree
@@ -137,3 +138,10 @@ def test_hostile_text_takes_linear_time(hostile):
     if hostile == "<b>":
         text = text + "x"
     assert pretended(read_html(text))
+
+
+def test_a_tag_with_many_attributes_takes_linear_time():
+    tag = "<meta " + "name=description content=x " * 5_000 + ">"
+    start = time.process_time()
+    assert len(read_html(tag).segments) == 5_000
+    assert time.process_time() - start < 3  # quadratic time takes five seconds and more

@@ -149,6 +149,22 @@ def test_attributes_for_people_are_translated():
     assert out.endswith("<b aria-label='IT&#39;S'></b><img alt>")
 
 
+@pytest.mark.parametrize(
+    ("value", "meaning"),
+    [
+        ("see ?a=1&copy=2", "see ?a=1&copy=2"),
+        ("see &copyright", "see &copyright"),
+        ("see &copy;=2", "see ©=2"),
+        ("see &copy now", "see © now"),
+        ("see &#65&#x42;", "see AB"),
+        ("see &nothing; &amp;", "see &nothing; &"),
+    ],
+)
+def test_entities_in_attributes_are_read_as_in_browsers(value, meaning):
+    (segment,) = read_html(f'<a title="{value}"></a>').segments
+    assert segment.text == meaning
+
+
 def test_attributes_inside_of_a_text_are_translated():
     assert pretended(read_html('a <img alt="x y"> b')) == 'B A <img alt="Y X">'
 
@@ -183,3 +199,17 @@ def test_size_is_bounded(monkeypatch):
     with pytest.raises(MarkupError, match="^4 characters; a document has at most 3$"):
         read_html("abcd")
     assert document.LARGEST == 10_000_000
+
+
+@pytest.mark.parametrize("digits", ["0" * 5000 + "65", "1" * 5000, "0" * 5000])
+def test_entities_of_any_number_of_digits_are_read(digits):
+    character = "A" if digits.endswith("65") else "\ufffd"
+    assert texts(f"<p title='x&#{digits};'>y &#{digits}; z") == [
+        f"x{character}",
+        f"y {character} z",
+    ]
+
+
+def test_the_first_name_of_a_page_says_whether_its_content_is_a_description():
+    assert texts("<meta name=description name=x content=one>") == ["one"]
+    assert texts("<meta name=x name=description content=one>") == []
