@@ -213,11 +213,7 @@ def _translated(
 ) -> tuple[TranslatedDocument, list[str]]:
     """What was translated, and the text of each document."""
     segments = [segment for document in documents for segment in document.segments]
-    if len(translator.members) > 1 and any(segment.needs_alignment for segment in segments):
-        raise DecodingError(
-            "the places of tags within a sentence need a single model's alignments, not an "
-            "ensemble's: translate the document with one of its runs"
-        )
+    _check_single(translator, segments)
     texts = _texts(translator, segments, options)
     lines = [sentence for text in texts for sentence in text.texts]
     translations = list(_searched(translator, lines, options))
@@ -238,6 +234,15 @@ def _translated(
         at_limit=sum(translation.at_limit for translation in translations),
     )
     return translated, joined
+
+
+def _check_single(translator: Translator, segments: Sequence[Segment]) -> None:
+    """Refuses an ensemble before the work."""
+    if len(translator.members) > 1 and any(segment.needs_alignment for segment in segments):
+        raise DecodingError(
+            "the places of tags within a sentence need a single model's alignments, not an "
+            "ensemble's: translate the document with one of its runs"
+        )
 
 
 def _texts(

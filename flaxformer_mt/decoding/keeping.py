@@ -183,20 +183,25 @@ def _marked_target(target: str, source: MarkedLine) -> MarkedLine:
         return MarkedLine("", (target,))
     if source.is_kept_whole or not source.kept:
         return MarkedLine(target)
+    places = _places(source.kept, target)
+    starts = [0, *(end for _, end in places)]
+    ends = [*(start for start, _ in places), len(target)]
+    text = MARK.join(target[start:end] for start, end in zip(starts, ends, strict=True))
+    return MarkedLine(text, tuple(target[start:end] for start, end in places))
+
+
+def _places(kept_texts: Sequence[str], target: str) -> list[tuple[int, int]]:
+    """Where a translation has texts that are kept, in order: the longest are looked for first."""
     places: list[tuple[int, int]] = []
     taken = bytearray(len(target))  # 1 for each character that is in a place
-    counts = collections.Counter(source.kept)
+    counts = collections.Counter(kept_texts)
     for kept in sorted(counts, key=len, reverse=True):
         spans = (match.span() for match in regex.finditer(regex.escape(kept), target))
         free = ((start, end) for start, end in spans if not any(taken[start:end]))
         for start, end in itertools.islice(free, counts[kept]):
             taken[start:end] = b"\x01" * (end - start)
             places.append((start, end))
-    places.sort()
-    starts = [0, *(end for _, end in places)]
-    ends = [*(start for start, _ in places), len(target)]
-    text = MARK.join(target[start:end] for start, end in zip(starts, ends, strict=True))
-    return MarkedLine(text, tuple(target[start:end] for start, end in places))
+    return sorted(places)
 
 
 def unmarked(
