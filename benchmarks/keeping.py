@@ -58,16 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ):
         metrics[name] = sum(line.added is not None for line in given)
         for ending, kept in (("", settings), ("_without", dict.fromkeys(settings, False))):
-            outputs = [
-                translation.text
-                for translation in translator.with_config(**kept).translate(
-                    [line.text for line in given]
-                )
-            ]
-            rests = [line.without(output) for line, output in zip(given, outputs, strict=True)]
-            shares = [line.is_kept(output) for line, output in zip(given, outputs, strict=True)]
-            metrics[f"{name}_kept_share{ending}"] = sum(shares) / metrics[name]
-            metrics[f"bleu_beside_{name}{ending}"] = corpus_scores(rests, references).bleu
+            share, bleu = kept_and_bleu(translator.with_config(**kept), given, references)
+            metrics[f"{name}_kept_share{ending}"] = share
+            metrics[f"bleu_beside_{name}{ending}"] = bleu
     result = write_result(
         options.result / "keeping.json",
         command="python -m benchmarks.keeping --data FOLDER --workdir DIR",
@@ -98,6 +91,18 @@ class Line(NamedTuple):
             return output
         rest = " ".join(output.replace(self.added, "", 1).split())
         return re.sub(r" ([.,!?;:])", r"\1", rest)
+
+
+def kept_and_bleu(
+    translator: fm.Translator, given: Sequence[Line], references: Sequence[str]
+) -> tuple[float, float]:
+    """The share of what was added that the outputs have, and BLEU of the outputs without it."""
+    translations = translator.translate([line.text for line in given])
+    pairs = list(zip(given, [translation.text for translation in translations], strict=True))
+    kept = sum(line.is_kept(output) for line, output in pairs)
+    added = sum(line.added is not None for line in given)
+    rests = [line.without(output) for line, output in pairs]
+    return kept / added, corpus_scores(rests, references).bleu
 
 
 def with_item(line: str, rng: random.Random) -> Line:
