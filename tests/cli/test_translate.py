@@ -220,6 +220,7 @@ def test_an_unfinished_output_is_for_the_same_command(translate, unfinished):
     for changes, name in (
         (("--weights", "1"), "weights"),
         (("--beam-size", "2"), "decoding.beam_size 4, but now it is 2"),
+        (("--keep",), "decoding.keep not set, but now it is True"),
         (("--alignments",), "form.shown"),
     ):
         done = translate(*unfinished.command, *changes)
