@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, Unpack, get_args
 
+from flaxformer_mt.api import say
 from flaxformer_mt.bulk.output_errors import OutputError, output_errors
 from flaxformer_mt.bulk.outputs import is_device
 from flaxformer_mt.bulk.reading import InputError, open_lines
@@ -32,11 +33,12 @@ from flaxformer_mt.markup.document import LARGEST, Document, MarkupError, Raw, S
 from flaxformer_mt.markup.opening import TextFormat, open_file, open_text
 from flaxformer_mt.markup.packages import LARGEST_UNPACKED, PackageFormat
 from flaxformer_mt.markup.placing import placed
+from flaxformer_mt.progress import Meter
 from flaxformer_mt.rundir.paths import as_path, check_output, write_bytes
 from flaxformer_mt.wording import counted
 
 DocumentFormat = Literal[TextFormat, PackageFormat]
-_WINDOW = 4096  # sentences that are searched together
+_WINDOW = 1024  # sentences that are searched together, and then reported
 _SHOWN = 60  # characters of a sentence in a message
 _PACKAGES = get_args(PackageFormat)
 Model = str | os.PathLike[str] | Translator | Callable[[], Translator]
@@ -117,7 +119,7 @@ def translate_document_file(
     The output is written whole or not at all. HTML and XML stay ASCII, with references to other
     characters, if the input is and declares another encoding than UTF-8. The formats "docx" and
     "odt" are for texts of Word and LibreOffice, of up to 64 MiB when they are unpacked; then the
-    result's `text` is empty.
+    result's `text` is empty. How far it is goes to stderr, as in `translate_file`.
 
     Also raises CorpusError, InputError and OutputError.
     """
@@ -132,7 +134,7 @@ def translate_document_file(
         opened = open_file(given, format, keep=keep_elements)
     except MarkupError as error:
         raise error.of_file(name) from error
-    translated, texts = _translated(_loaded(run), opened.documents, options)
+    translated, texts = _translated(_loaded(run), opened.documents, options, _reported)
     _write(target, opened.pack(texts))
     return dataclasses.replace(translated, text="") if format in _PACKAGES else translated
 
@@ -208,15 +210,33 @@ def _read(path: str | None) -> tuple[str, bytes]:
         raise InputError(f"{name}:{line}: is not UTF-8 text; convert it with iconv") from error
 
 
+def _reported(translations: Iterator[Translation], count: int) -> Iterator[Translation]:
+    """The translations of so many sentences; says on stderr how far they are."""
+    with Meter(
+        "translate",
+        say,
+        share=lambda done: done / count,
+        unit="sentences",
+        terminal=sys.stderr.isatty(),
+    ) as meter:
+        for translation in translations:
+            meter.advance(lines=1, size=1)
+            yield translation
+
+
 def _translated(
-    translator: Translator, documents: Sequence[Document], options: SearchOptions
+    translator: Translator,
+    documents: Sequence[Document],
+    options: SearchOptions,
+    watched: Callable[[Iterator[Translation], int], Iterator[Translation]] | None = None,
 ) -> tuple[TranslatedDocument, list[str]]:
     """What was translated, and the text of each document."""
     segments = [segment for document in documents for segment in document.segments]
     _check_single(translator, segments)
     texts = _texts(translator, segments, options)
     lines = [sentence for text in texts for sentence in text.texts]
-    translations = list(_searched(translator, lines, options))
+    found = _searched(translator, lines, options)
+    translations = list(found if watched is None else watched(found, len(lines)))
     alignments = _alignments(translator, segments, texts, translations)
     blanks = has_blanks_between_sentences(translator.tgt_lang)
     contents: list[Raw] = []

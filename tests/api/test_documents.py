@@ -1,6 +1,7 @@
 """`fm.translate_document` and its command: documents in, the same with translated text out."""
 
 import concurrent.futures
+import functools
 import gzip
 import html
 import os
@@ -9,12 +10,14 @@ import zipfile
 import pytest
 
 import flaxformer_mt as fm
+from flaxformer_mt.api import documents
 from flaxformer_mt.bulk.output_errors import OutputError
 from flaxformer_mt.bulk.reading import InputError
 from flaxformer_mt.config import ConfigError
 from flaxformer_mt.data.corpus.source import CorpusError
 from flaxformer_mt.decoding.errors import DecodingError
 from flaxformer_mt.markup.document import MarkupError
+from flaxformer_mt.progress import Meter
 from tests.cli.conftest import run as run
 from tests.decoding.runs import LINES, make_run
 from tests.markup.archives import word_file
@@ -241,3 +244,14 @@ def test_the_command_translates_a_document(run, workdir, texts, tmp_path):
     done = run("translate", "--workdir", workdir, *kept, stdin=b"<a><b>x</b></a>")
     assert done.status == 0, done.errors
     assert out.read_text() == "<a><b>x</b></a>"
+
+
+def test_progress_is_told(workdir, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(documents, "_WINDOW", 2)
+    monkeypatch.setattr(documents, "Meter", functools.partial(Meter, every=0.0))
+    source, target = tmp_path / "page.html", tmp_path / "page.de.html"
+    source.write_text(page(LINES), encoding="utf-8")
+    fm.translate_document_file(workdir, source, target)
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("translate:")]
+    assert len(told) >= len(LINES) and "sentences" in told[0]
+    assert "100.0% of the input" in told[-1]
