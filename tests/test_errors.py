@@ -22,7 +22,7 @@ from flaxformer_mt.rundir import RunDirectoryError, WorkdirError
 from flaxformer_mt.training.progress import DivergenceError
 
 # Caught by their own rooms, answered to a client, or raised as a stop.
-WITHIN = {"DeadEnd", "Refusal", "Stopped"}
+WITHIN = {"DeadEnd", "NotACandidate", "Refusal", "Stopped"}
 
 
 def test_every_error_that_a_user_sees_has_the_one_base():
