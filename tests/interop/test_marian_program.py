@@ -217,15 +217,20 @@ def test_the_table_has_lost_the_begin_mark(tmp_path):
     np.testing.assert_array_equal(arrays["Wemb"], halves - halves[BOS])
 
 
+def import_equals(original, folder, workdir):
+    import_npz(folder / "decoder.yml", workdir, ["x"])
+    imported = Translator.load(workdir)
+    imported.config = original.config
+    assert imported.vocabularies.tgt.pieces() == original.vocabularies.tgt.pieces()
+    sources = [[*ids, EOS] for ids in original.vocabularies.src.encode(LINES)]
+    return Reference(imported).greedy(sources) == Reference(original).greedy(sources)
+
+
 @pytest.mark.parametrize("changes", FORMS, ids=str)
 def test_import_reads_the_folder_back(changes, tmp_path):
     original, _ = exported(tmp_path / "out", "marian", changes)
-    import_npz(tmp_path / "out" / "decoder.yml", tmp_path / "run", ["x"])
+    assert import_equals(original, tmp_path / "out", tmp_path / "run")
     imported = Translator.load(tmp_path / "run")
-    sources = [[*ids, EOS] for ids in original.vocabularies.src.encode(LINES)]
-    assert imported.vocabularies.tgt.pieces() == original.vocabularies.tgt.pieces()
-    imported.config = original.config
-    assert Reference(imported).greedy(sources) == Reference(original).greedy(sources)
 
     # The same weights, bit by bit, when they are exported again.
     card = Card(data=DataConfig())
@@ -242,12 +247,8 @@ def test_marians_setting_for_learned_positions_has_no_effect(tmp_path):
     content = read_npz(tmp_path / "out" / "model.npz")
     settings = content.settings | {"transformer-train-position-embeddings": True}
     write_npz(tmp_path / "out" / "model.npz", Content(content.arrays, settings))
-    import_npz(tmp_path / "out" / "decoder.yml", tmp_path / "run", ["x"])
-    imported = Translator.load(tmp_path / "run")
-    assert imported.model.config.positions == "tensor2tensor"
-    imported.config = original.config
-    sources = [[*ids, EOS] for ids in original.vocabularies.src.encode(LINES)]
-    assert Reference(imported).greedy(sources) == Reference(original).greedy(sources)
+    assert import_equals(original, tmp_path / "out", tmp_path / "run")
+    assert Translator.load(tmp_path / "run").model.config.positions == "tensor2tensor"
 
 
 def test_a_vocabulary_with_marians_own_ids(tmp_path):
@@ -270,12 +271,38 @@ def test_a_vocabulary_with_marians_own_ids(tmp_path):
         tmp_path / "out" / "model.npz",
         Content(arrays, content.settings | {"dim-vocabs": [types, types]}),
     )
-    import_npz(tmp_path / "out" / "decoder.yml", tmp_path / "run", ["x"])
-    imported, original = Translator.load(tmp_path / "run"), translator(**MARIAN)
-    assert imported.vocabularies.tgt.pieces() == original.vocabularies.tgt.pieces()
-    imported.config = original.config
-    sources = [[*ids, EOS] for ids in original.vocabularies.src.encode(LINES)]
-    assert Reference(imported).greedy(sources) == Reference(original).greedy(sources)
+    assert import_equals(translator(**MARIAN), tmp_path / "out", tmp_path / "run")
+
+
+def test_paths_of_a_training_in_another_folder(tmp_path):
+    """`marian -m runs/model.npz -v runs/vocab.spm ...` leaves these paths in runs/."""
+    original, _ = exported(tmp_path / "runs", "marian", MARIAN)
+    paths = {"models": ["runs/model.npz"], "vocabs": ["runs/vocab.spm"] * 2}
+    edited(tmp_path / "runs" / "decoder.yml", **{"relative-paths": False}, **paths)
+    assert import_equals(original, tmp_path / "runs", tmp_path / "run")
+
+
+def test_a_table_with_too_few_rows(tmp_path):
+    exported(tmp_path / "out", "marian", MARIAN | {"tie": "target"})
+    content = read_npz(tmp_path / "out" / "model.npz")
+    short = {"encoder_Wemb": content.arrays["encoder_Wemb"][:30]}
+    write_npz(tmp_path / "out" / "model.npz", content._replace(arrays=content.arrays | short))
+    with pytest.raises(ExportError, match="has 30 rows, but its vocabulary "):
+        import_npz(tmp_path / "out" / "decoder.yml", tmp_path / "run", ["x"])
+    assert not (tmp_path / "run").exists()
+
+
+def test_both_kinds_of_tying_are_tied_all(tmp_path):
+    original, _ = exported(tmp_path / "out", "marian", MARIAN)
+    content = read_npz(tmp_path / "out" / "model.npz")
+    tying = {
+        "tied-embeddings-all": False,
+        "tied-embeddings": True,
+        "tied-embeddings-src": True,
+    }
+    write_npz(tmp_path / "out" / "model.npz", Content(content.arrays, content.settings | tying))
+    assert import_equals(original, tmp_path / "out", tmp_path / "run")
+    assert Translator.load(tmp_path / "run").model.config.tie == "all"
 
 
 def edited(path, **values):
@@ -287,8 +314,15 @@ def edited(path, **values):
     ("decoder", "settings", "arrays", "expected"),
     [
         ({"vocabs": ["a.yml", "a.yml"]}, {}, {}, r"a.yml: is not a SentencePiece model \(.spm\)"),
-        ({"models": []}, {}, {}, "is not a folder of Marian's: ValueError"),
-        ({"models": ["other.npz"]}, {}, {}, "other.npz: cannot be read as a Marian model"),
+        ({"models": []}, {}, {}, "'models' names 0 files"),
+        ({"models": ["model.npz", "b.npz"]}, {}, {}, "2 files: an ensemble .* import each by"),
+        ({"models": "model.npz"}, {}, {}, "'models' must be a list of files"),
+        ({"models": ["other.npz"]}, {}, {}, "other.npz: no such file: copy it to .*out"),
+        ({"models": [".."]}, {}, {}, "cannot be read as a Marian model"),
+        ({"vocabs": []}, {}, {}, "'vocabs' names 0 files, but a model has two sides"),
+        ({"vocabs": ["vocab.spm"] * 3}, {}, {}, "'vocabs' names 3 files"),
+        ({"vocabs": ["x.spm", "vocab.spm"]}, {}, {}, "x.spm: no such file: copy it to .*out"),
+        ({"vocabs": ["a/vocab.spm", "b/vocab.spm"]}, {}, {}, "several files 'vocab.spm', of which"),
         (
             {},
             {"transformer-preprocess": "n"},
