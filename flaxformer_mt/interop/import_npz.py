@@ -16,14 +16,14 @@ from flaxformer_mt.files.reading import read_text
 from flaxformer_mt.interop import ExportError
 from flaxformer_mt.interop.folder import appearing
 from flaxformer_mt.interop.marian_files import read_npz
-from flaxformer_mt.interop.marian_program import DECODER, ReadModel, read_model
+from flaxformer_mt.interop.marian_program import DECODER, LENGTH_FACTOR, ReadModel, read_model
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.layout import Status, write_status
 from flaxformer_mt.rundir.paths import as_path, check_writable
 
-# Marian's defaults.
-_MAX_LENGTH, _MAX_LENGTH_FACTOR, _BEAM_SIZE, _NORMALIZE = 1000, 3.0, 12, 0.0
+# Marian's defaults, with LENGTH_FACTOR.
+_MAX_LENGTH, _BEAM_SIZE, _NORMALIZE = 1000, 12, 0.0
 # Settings of the search without a form here, with the values that have no effect.
 _WITHOUT_FORM = {"word-penalty": 0, "allow-unk": False, "output-sampling": []}
 
@@ -150,7 +150,7 @@ def _experiment(path: Path, decoder: dict[str, Any], read: ReadModel) -> Experim
         length_norm="average",
         length_penalty=float(decoder.get("normalize", _NORMALIZE)),
         ends_among="beam",
-        max_ratio=float(decoder.get("max-length-factor", _MAX_LENGTH_FACTOR)),
+        max_ratio=float(decoder.get("max-length-factor", LENGTH_FACTOR)),
         max_extra_tokens=1,
     )
     return freeze(tree, str(path))

@@ -1,5 +1,6 @@
 """Folders for Marian and Bergamot, read back here; `test_bergamot.py` has their own programs."""
 
+import dataclasses
 import json
 import struct
 
@@ -272,6 +273,29 @@ def test_a_vocabulary_with_marians_own_ids(tmp_path):
         Content(arrays, content.settings | {"dim-vocabs": [types, types]}),
     )
     assert import_equals(translator(**MARIAN), tmp_path / "out", tmp_path / "run")
+
+
+@pytest.mark.parametrize("form", ["marian", "bergamot", "stablehlo"])
+def test_a_readme_names_settings_of_the_run_without_a_form(form, tmp_path):
+    small = translator(**MARIAN)
+    search = dataclasses.replace(small.config, no_repeat_ngram=3, keep=True)
+    run = Translator(small.params, small.model, small.vocabularies, search)
+    export(run, tmp_path / "out", form=form, card=Card(data=DataConfig()), sample=None)
+    readme = (tmp_path / "out" / "README.md").read_text()
+    assert "- The run's `decoding.no_repeat_ngram` of 3 is not supported here.\n" in readme
+    assert "- The run's `decoding.keep` of True is not supported here.\n" in readme
+
+
+def test_the_longest_output_survives_import_and_export(tmp_path):
+    exported(tmp_path / "out", "marian", MARIAN)
+    decoder = tmp_path / "out" / "decoder.yml"
+    assert yaml.safe_load(decoder.read_text())["max-length-factor"] == 3
+    edited(decoder, **{"max-length-factor": 1.5})
+    import_npz(decoder, tmp_path / "run", ["x"])
+    run = Translator.load(tmp_path / "run")
+    export(run, tmp_path / "again", form="marian", card=Card(data=DataConfig()), sample=None)
+    again = yaml.safe_load((tmp_path / "again" / "decoder.yml").read_text())
+    assert again == yaml.safe_load(decoder.read_text())
 
 
 def test_paths_of_a_training_in_another_folder(tmp_path):
