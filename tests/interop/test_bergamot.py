@@ -7,11 +7,9 @@ Needs `tests/interop/peers.txt` and, beside it, `npm install --prefix VENV
 import contextlib
 import dataclasses
 import functools
-import http.server
 import shutil
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -26,6 +24,7 @@ from flaxformer_mt.interop.huggingface import Card
 from flaxformer_mt.interop.import_npz import import_npz
 from flaxformer_mt.interop.parity import Reference
 from tests.conftest import ROOT
+from tests.interop.pages import served
 from tests.interop.translators import LINES as RANDOM_LINES, translator as random_translator
 
 ENGINE = Path(sys.prefix) / "node_modules" / "@browsermt" / "bergamot-translator"
@@ -119,22 +118,14 @@ def test_pymarian_gives_the_same_translations(demo, tmp_path):
     assert theirs == greedy_texts(demo)
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
 @pytest.fixture
 def site(demo, tmp_path):
     """The example's page with the engine and a model beside it, served."""
     shutil.copytree(ROOT / "docs" / "examples" / "browser", tmp_path / "site")
     exported(demo, tmp_path / "site" / "model", "bergamot")
     shutil.copytree(ENGINE.parent, tmp_path / "site" / "node_modules" / "@browsermt")
-    handler = functools.partial(Quiet, directory=tmp_path / "site")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever).start()
+    with served(tmp_path / "site") as server:
         yield server
-        server.shutdown()
 
 
 READY = "document.getElementById('status').textContent.includes('in this browser')"
