@@ -7,9 +7,12 @@ Needs `tests/interop/peers.txt` and, beside it, `npm install --prefix VENV
 import contextlib
 import dataclasses
 import functools
+import os
+import shlex
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -96,6 +99,52 @@ def test_lines_stay_lines(demo, tmp_path):
     done = by_node(folder, f"\n{LINES[-1]}\r\n\n{LINES[-1]}")
     assert done.stdout.decode() == f"\n{last}\n\n{last}\n", done.stderr.decode()
     assert by_node(folder, "").stdout == b""
+
+
+def by_shell(folder, command):
+    command = command.replace("TRANSLATE", f"node {shlex.quote(str(folder / 'translate.mjs'))}")
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        capture_output=True,
+        cwd=sys.prefix,
+        timeout=120,
+        check=False,
+    )
+
+
+@node
+def test_input_that_cannot_be_read(demo, tmp_path):
+    folder = exported(demo, tmp_path / "out", "bergamot")
+    done = by_shell(folder, "TRANSLATE < .")
+    assert (done.returncode, done.stderr) == (1, b"the input is a folder\n")
+    done = by_shell(folder, r"printf '\377\n' | TRANSLATE")
+    assert (done.returncode, done.stderr) == (1, b"the input is not UTF-8 text\n")
+    (folder / "settings.json").unlink()
+    done = by_shell(folder, "echo x | TRANSLATE")
+    assert done.returncode == 1 and b"settings.json: can't be read: ENOENT" in done.stderr
+
+
+@node
+def test_a_reader_that_stops_is_not_an_error(demo, tmp_path):
+    folder = exported(demo, tmp_path / "out", "bergamot")
+    done = by_shell(folder, f"yes {shlex.quote(LINES[-1])} | head -n 200 | TRANSLATE | head -n 1")
+    assert (done.stdout.decode(), done.stderr) == (f"{greedy_texts(demo)[-1]}\n", b"")
+
+
+@node
+def test_input_that_comes_late_through_a_pipe_that_does_not_wait(demo, tmp_path):
+    """As a shell's or an event loop's pipe may be: reading it at once is an error, EAGAIN."""
+    folder = exported(demo, tmp_path / "out", "bergamot")
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    command = ["node", str(folder / "translate.mjs")]
+    with subprocess.Popen(command, stdin=reading, stdout=subprocess.PIPE, cwd=sys.prefix) as done:
+        os.close(reading)
+        time.sleep(0.5)
+        with contextlib.suppress(BrokenPipeError), os.fdopen(writing, "w") as pipe:
+            pipe.write(f"{LINES[-1]}\n")
+        output, _ = done.communicate(timeout=120)
+    assert output.decode() == f"{greedy_texts(demo)[-1]}\n"
 
 
 @node
