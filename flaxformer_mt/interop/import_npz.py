@@ -25,7 +25,13 @@ from flaxformer_mt.rundir.paths import as_path, check_writable
 # Marian's defaults, with LENGTH_FACTOR.
 _MAX_LENGTH, _BEAM_SIZE, _NORMALIZE = 1000, 12, 0.0
 # Settings of the search without a form here, with the values that have no effect.
-_WITHOUT_FORM = {"word-penalty": 0, "allow-unk": False, "output-sampling": []}
+_WITHOUT_FORM = {
+    "word-penalty": 0,
+    "allow-unk": False,
+    "output-sampling": [],
+    "output-approx-knn": [],
+    "shortlist": [],
+}
 
 
 def decoder_file(folder: str | os.PathLike[str]) -> Path | None:

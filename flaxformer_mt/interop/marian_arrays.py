@@ -57,6 +57,7 @@ _FIXED: dict[str, tuple[Any, ...]] = {
     "transformer-train-position-embeddings": (False, True),
     "transformer-tied-layers": ([],),
     "transformer-pool": (False,),
+    "right-left": (False,),  # outputs are written from their end
     "ulr": (False,),
     "lemma-dim-emb": (0,),
 }
@@ -84,7 +85,6 @@ _OF_OTHER_MODELS: dict[str, Any] = {
     "dec-cell-high-depth": 1,
     "skip": False,
     "layer-normalization": False,
-    "right-left": False,
     "input-types": [],
     "special-vocab": [],
     "transformer-dim-aan": 2048,

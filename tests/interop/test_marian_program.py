@@ -355,6 +355,7 @@ def edited(path, **values):
         ),
         ({}, {"transformer-alibi-shift": True}, {}, "here: transformer-alibi-shift = True"),
         ({}, {}, {"Wpos": np.zeros((40, 16))}, "that such a model doesn't have: 'Wpos'"),
+        ({}, {"right-left": True}, {}, "not supported here: right-left = True"),
         ({}, {"type": "s2s"}, {}, "not supported here: type = 's2s'"),
         ({}, {"dim-vocabs": [7, 7]}, {}, "vocab.spm: has 60 types, but the model 7"),
         ({}, {"transformer-heads": 3}, {}, "dim-emb = 16 with 3 heads"),
@@ -380,7 +381,8 @@ def test_folders_that_are_not_imported(decoder, settings, arrays, expected, tmp_
 def test_the_command_imports_it(run, tmp_path):
     folder = tmp_path / "out"
     export(translator(**MARIAN), folder, form="marian", card=Card(data=DataConfig()), sample=None)
-    edited(folder / "decoder.yml", **{"word-penalty": 0.5, "normalize": 0.6})
+    changes = {"word-penalty": 0.5, "normalize": 0.6, "shortlist": ["lex.s2t", 50]}
+    edited(folder / "decoder.yml", **changes)
     arguments = ["import", "--from", folder, "--workdir", tmp_path / "run"]
     (folder / "decoder.yml").rename(folder / "model.npz.decoder.yml")  # as a training leaves it
     refused = run(*arguments, "--sample", folder / "README.md")
@@ -391,6 +393,7 @@ def test_the_command_imports_it(run, tmp_path):
     (folder / "other.npz.decoder.yml").unlink()
     done = run(*arguments, status=0)
     assert "word-penalty = 0.5 is not imported" in done.errors
+    assert "shortlist = ['lex.s2t', 50] is not imported" in done.errors
     assert "outputs not compared: Marian's own files" in done.errors
     search = Translator.load(tmp_path / "run").config
     assert (search.beam_size, search.length_penalty, search.length_norm) == (2, 0.6, "average")
