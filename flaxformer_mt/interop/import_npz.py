@@ -124,8 +124,8 @@ def _files(decoder: Mapping[str, Any], folder: Path) -> list[Path]:
     files = [_file(folder, name) for name in names]
     if len({*names}) != len({*files}):
         raise ExportError(
-            f"{DECODER} names several files {Path(vocabs[0]).name!r}, of which the folder has one: "
-            "copy both there under different names, and name these"
+            f"'vocabs' names two files {Path(vocabs[0]).name!r}, but the folder has only one: copy "
+            "both there under different names, and name these"
         )
     return files
 

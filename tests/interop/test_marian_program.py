@@ -346,7 +346,12 @@ def edited(path, **values):
         ({"vocabs": []}, {}, {}, "'vocabs' names 0 files, but a model has two sides"),
         ({"vocabs": ["vocab.spm"] * 3}, {}, {}, "'vocabs' names 3 files"),
         ({"vocabs": ["x.spm", "vocab.spm"]}, {}, {}, "x.spm: no such file: copy it to .*out"),
-        ({"vocabs": ["a/vocab.spm", "b/vocab.spm"]}, {}, {}, "several files 'vocab.spm', of which"),
+        (
+            {"vocabs": ["a/vocab.spm", "b/vocab.spm"]},
+            {},
+            {},
+            "names two files 'vocab.spm', but the folder has",
+        ),
         (
             {},
             {"transformer-preprocess": "n"},
