@@ -60,9 +60,16 @@ def require_trained(
     if not list_steps(source.checkpoints):
         raise StartError(f"{source}: has no checkpoint to start from; train it first")
     if config is not None:
-        check_same_sizes(config_of(source), config, str(source))
+        theirs = config_of(source)
+        check_same_sizes(theirs, config, str(source))
+        before, after = theirs.model.positions, config.model.positions
+        if before != after:
+            say(
+                f"{source}: 'model.positions' = {before} there, {after} here: its weights need "
+                "some hundred steps to adapt to that"
+            )
         if config.training.keep_moments:
-            check_same_moments(config_of(source), config, str(source))
+            check_same_moments(theirs, config, str(source))
             _require_moments(source)
     return source
 

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from flaxformer_mt.config import DecodingConfig
@@ -41,19 +41,53 @@ def _stopping(program: str, patience: float) -> str:
     )
 
 
-def search_of(config: DecodingConfig, program: str) -> tuple[float, str]:
+# Settings that have no form in another program, with the values that have no effect.
+_WITHOUT_FORM: Mapping[str, object] = {
+    "coverage_penalty": 0.0,
+    "diverse_groups": 1,
+    "min_length": 0,
+    "min_ratio": 0.0,
+    "copy_symbols": False,
+    "keep": False,
+    "copy_unknown": False,
+    "outputs": "text",
+}
+NGRAM_RULE: Mapping[str, object] = {"no_repeat_ngram": 0}  # which some programs have
+
+
+def unsupported(config: DecodingConfig, also: Mapping[str, object]) -> list[str]:
+    """Markdown notes on settings of the run that have an effect, but no form in another program;
+    `also`: names of further ones, and their values without an effect."""
+    return [
+        f"- The run's `decoding.{name}` of {setting} is not supported here."
+        for name, off in {**_WITHOUT_FORM, **also}.items()
+        if (setting := getattr(config, name)) != off
+    ]
+
+
+def search_of(
+    config: DecodingConfig,
+    program: str,
+    *,
+    penalty: str = "length_penalty",
+    has_ngram_rule: bool = True,
+) -> tuple[float, str]:
     """The length penalty of `program` that equals the run's (0 if none does, since these programs
-    only know an exponent of |Y|), and Markdown notes on the searches' differences."""
+    only know an exponent of |Y|), and Markdown notes on the searches' differences.
+
+    `penalty`: the program's name of it. `has_ngram_rule`: the program has
+    `decoding.no_repeat_ngram`.
+    """
     alpha = config.length_penalty
     average = config.length_norm == "average"
     notes = [f"- The beam size is {config.beam_size}, as in the run."]
     if alpha == 0:
-        notes.append("- `length_penalty` is 0 (none), as in the run.")
+        notes.append(f"- `{penalty}` is 0 (none), as in the run.")
     elif average:
-        notes.append(f"- `length_penalty` is {alpha:g}, as in the run: the exponent of |Y|.")
+        notes.append(f"- `{penalty}` is {alpha:g}, as in the run: the exponent of |Y|.")
     else:
         notes.append(
-            f"- `length_penalty` is 0 (none). The run's is {alpha:g} in the paper's\n  ((5 + |Y|) "
+            f"- `{penalty}` is 0 (none). The run's is {alpha:g} in the paper's\n  ((5 + |Y|) "
             f"/ 6)^alpha; {program} divides by |Y|^alpha, so the same number would be\n  a "
             "different penalty. Tune one on text with known translations; the run uses that\n  "
             "formula with `--length-norm average --length-penalty A`."
@@ -68,20 +102,7 @@ def search_of(config: DecodingConfig, program: str) -> tuple[float, str]:
         )
     if config.beam_size > 1 and (stopping := _stopping(program, config.patience)):
         notes.append(stopping)
-    without_form = {
-        "coverage_penalty": 0.0,
-        "diverse_groups": 1,
-        "min_length": 0,
-        "min_ratio": 0.0,
-        "copy_symbols": False,
-        "keep": False,
-        "copy_unknown": False,
-        "outputs": "text",
-    }
-    for name, off in without_form.items():
-        setting = getattr(config, name)
-        if setting != off:
-            notes.append(f"- The run's `decoding.{name}` of {setting} is not supported here.")
+    notes += unsupported(config, {} if has_ngram_rule else NGRAM_RULE)
     return alpha if average else 0.0, "Search, compared with the run's:\n\n" + "\n".join(notes)
 
 

@@ -2,7 +2,7 @@
 vocabularies."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,22 @@ from flaxformer_mt.files.reading import read_text
 from flaxformer_mt.interop import ExportError
 from flaxformer_mt.interop.folder import appearing
 from flaxformer_mt.interop.marian_files import read_npz
-from flaxformer_mt.interop.marian_program import DECODER, ReadModel, read_model
+from flaxformer_mt.interop.marian_program import DECODER, LENGTH_FACTOR, ReadModel, read_model
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.layout import Status, write_status
 from flaxformer_mt.rundir.paths import as_path, check_writable
 
-# Marian's defaults.
-_MAX_LENGTH, _MAX_LENGTH_FACTOR, _BEAM_SIZE, _NORMALIZE = 1000, 3.0, 12, 0.0
+# Marian's defaults, with LENGTH_FACTOR.
+_MAX_LENGTH, _BEAM_SIZE, _NORMALIZE = 1000, 12, 0.0
 # Settings of the search without a form here, with the values that have no effect.
-_WITHOUT_FORM = {"word-penalty": 0, "allow-unk": False, "output-sampling": []}
+_WITHOUT_FORM = {
+    "word-penalty": 0,
+    "allow-unk": False,
+    "output-sampling": [],
+    "output-approx-knn": [],
+    "shortlist": [],
+}
 
 
 def decoder_file(folder: str | os.PathLike[str]) -> Path | None:
@@ -53,7 +59,7 @@ def import_npz(
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
     """Converts the model that the file `decoder_yml` names into the new run directory `workdir`.
-    Paths in it are relative to its folder.
+    Paths in it are relative to its folder, in which the files are also found by their names.
 
     Raises ExportError and WorkdirError, and leaves nothing, if the files can't be read or this
     program has no form for the model.
@@ -63,16 +69,14 @@ def import_npz(
     path = decoder_yml.parent
     decoder = _decoder(decoder_yml)
     try:
-        [model] = decoder["models"]
-        vocabs = [path / vocab for vocab in decoder["vocabs"]]
-        for vocab in vocabs:
-            if vocab.suffix != ".spm":
-                raise ExportError(f"{vocab}: is not a SentencePiece model (.spm)")
+        model, *vocabs = _files(decoder, path)
         max_length = int(decoder.get("max-length", _MAX_LENGTH))
-        read = read_model(read_npz(path / model), vocabs, max_length=max_length)
+        read = read_model(read_npz(model), vocabs, max_length=max_length)
         config = _experiment(decoder_yml, decoder, read)
     except (ExportError, VocabularyError) as error:
         raise ExportError(f"{path}: {error}") from error
+    except OSError as error:
+        raise ExportError(f"{error.filename}: cannot be read: {error.strerror}") from error
     except (ConfigError, KeyError, TypeError, ValueError) as error:
         reason = str(error) if isinstance(error, ConfigError) else repr(error)
         raise ExportError(f"{path}: is not a folder of Marian's: {reason}") from error
@@ -99,6 +103,45 @@ def _decoder(path: Path) -> dict[str, Any]:
     return content
 
 
+def _files(decoder: Mapping[str, Any], folder: Path) -> list[Path]:
+    """The model, and the vocabulary of each side. Raises ExportError unless there is one of each,
+    and KeyError or TypeError for settings that are missing or of another type."""
+    models, vocabs = decoder["models"], decoder["vocabs"]
+    for name, files in (("models", models), ("vocabs", vocabs)):
+        if not isinstance(files, list):
+            raise ExportError(f"'{name}' must be a list of files, but is {files!r}")
+    if len(models) != 1:
+        raise ExportError(
+            f"'models' names {len(models)} files: an ensemble can't be imported as one run; name "
+            "one of them, and import each by itself"
+        )
+    if len(vocabs) != 2:
+        raise ExportError(f"'vocabs' names {len(vocabs)} files, but a model has two sides: name 2")
+    for vocab in vocabs:
+        if Path(vocab).suffix != ".spm":
+            raise ExportError(f"{vocab}: is not a SentencePiece model (.spm)")
+    names = [*models, *vocabs]
+    files = [_file(folder, name) for name in names]
+    if len({*names}) != len({*files}):
+        raise ExportError(
+            f"'vocabs' names two files {Path(vocabs[0]).name!r}, but the folder has only one: copy "
+            "both there under different names, and name these"
+        )
+    return files
+
+
+def _file(folder: Path, name: str) -> Path:
+    """A file that `decoder.yml` names. Raises ExportError if it is missing.
+
+    After a training in another folder, as with `--model runs/model.npz`, Marian leaves paths from
+    there, which lead nowhere from here; the files are usually in the same folder.
+    """
+    for path in (folder / name, folder / Path(name).name):
+        if path.exists():
+            return path
+    raise ExportError(f"{name}: no such file: copy it to {folder}")
+
+
 def _experiment(path: Path, decoder: dict[str, Any], read: ReadModel) -> ExperimentConfig:
     tree = default_config()
     tree.name = path.resolve().parent.name
@@ -113,7 +156,7 @@ def _experiment(path: Path, decoder: dict[str, Any], read: ReadModel) -> Experim
         length_norm="average",
         length_penalty=float(decoder.get("normalize", _NORMALIZE)),
         ends_among="beam",
-        max_ratio=float(decoder.get("max-length-factor", _MAX_LENGTH_FACTOR)),
+        max_ratio=float(decoder.get("max-length-factor", LENGTH_FACTOR)),
         max_extra_tokens=1,
     )
     return freeze(tree, str(path))

@@ -57,6 +57,7 @@ _FIXED: dict[str, tuple[Any, ...]] = {
     "transformer-train-position-embeddings": (False, True),
     "transformer-tied-layers": ([],),
     "transformer-pool": (False,),
+    "right-left": (False,),  # outputs are written from their end
     "ulr": (False,),
     "lemma-dim-emb": (0,),
 }
@@ -84,7 +85,6 @@ _OF_OTHER_MODELS: dict[str, Any] = {
     "dec-cell-high-depth": 1,
     "skip": False,
     "layer-normalization": False,
-    "right-left": False,
     "input-types": [],
     "special-vocab": [],
     "transformer-dim-aan": 2048,
@@ -150,9 +150,10 @@ def model_config(settings: Settings, *, max_length: int) -> ModelConfig:
         raise ExportError(f"special:model.yml: not supported here: {'; '.join(problems)}")
     d_model, heads = int(settings["dim-emb"]), int(settings["transformer-heads"])
     tie: Literal["all", "target", "none"] = "none"
-    if settings["tied-embeddings-all"]:
+    sources_tied, softmax_tied = settings.get("tied-embeddings-src"), settings["tied-embeddings"]
+    if settings["tied-embeddings-all"] or (sources_tied and softmax_tied):
         tie = "all"
-    elif settings["tied-embeddings"] and not settings.get("tied-embeddings-src"):
+    elif softmax_tied:
         tie = "target"
     return ModelConfig(
         encoder_layers=int(settings["enc-depth"]),
@@ -282,6 +283,11 @@ def _softmax(reader: "_Reader", arrays: Mapping[str, np.ndarray], width: int) ->
 
 
 def _picked(table: np.ndarray, rows: Rows, filling: float = 0.0) -> np.ndarray:
+    needed = 1 + max((row for row in rows if row is not None), default=-1)
+    if needed > len(table):
+        raise ExportError(
+            f"a table of embeddings has {len(table)} rows, but its vocabulary {needed} types"
+        )
     picked = np.full((len(rows), *table.shape[1:]), filling, np.float32)
     for number, row in enumerate(rows):
         if row is not None:

@@ -17,7 +17,7 @@ from flaxformer_mt.decoding.source import Source
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.files.reading import read_file
 from flaxformer_mt.interop import ExportError
-from flaxformer_mt.interop.folder import search_of, write_readme
+from flaxformer_mt.interop.folder import NGRAM_RULE, search_of, unsupported, write_readme
 from flaxformer_mt.interop.marian import NO_SHARE
 from flaxformer_mt.interop.marian_arrays import (
     Rows,
@@ -41,6 +41,7 @@ from flaxformer_mt.model.embedding import SOFTMAX_BIAS
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.rundir.paths import write_json
 
+LENGTH_FACTOR = 3.0  # Marian's default
 NPZ, BINARY = "model.npz", "model.bin"
 DECODER = "decoder.yml"
 SETTINGS = "settings.json"  # of Bergamot's folders
@@ -57,7 +58,7 @@ print(translator.translate(["TEXT"])[0])
 _NOTES = """\
 Or with Marian's own program: `marian-decoder -c decoder.yml --cpu-threads 4 < LINES`.
 
-Marian ends an output at `--max-length-factor` times its source's length (default: 3).
+Marian ends an output at `max-length-factor` times its source's length, here {factor:g} times.
 
 """
 _USE_OF_BERGAMOT = """\
@@ -107,7 +108,10 @@ def write(translator: Translator, folder: Path, *, form: str, quantization: str)
 def _write_marian(translator: Translator, folder: Path, content: Content) -> None:
     write_npz(folder / NPZ, content)
     vocabs = _write_vocabularies(folder, translator.vocabularies)
-    length_penalty, notes = search_of(translator.config, "Marian")
+    length_penalty, notes = search_of(
+        translator.config, "Marian", penalty="normalize", has_ngram_rule=False
+    )
+    factor = _length_factor(translator.config)
     decoder = {
         "relative-paths": True,
         "models": [NPZ],
@@ -116,6 +120,7 @@ def _write_marian(translator: Translator, folder: Path, content: Content) -> Non
         "normalize": length_penalty,
         "word-penalty": 0,
         "max-length": translator.model.config.max_length,
+        "max-length-factor": factor,
     }
     (folder / DECODER).write_text(yaml.safe_dump(decoder, sort_keys=False), "utf-8")
     write_readme(
@@ -124,8 +129,16 @@ def _write_marian(translator: Translator, folder: Path, content: Content) -> Non
         title="A model for Marian",
         install="pymarian",
         use=_USE,
-        notes=_NOTES + notes + "\n",
+        notes=_NOTES.format(factor=factor) + notes + "\n",
     )
+
+
+def _length_factor(config: DecodingConfig) -> float:
+    """Marian's limit is a multiple of the source's length, without tokens on top: the run's where
+    it has hardly any, as after an import, else Marian's default."""
+    if config.max_extra_tokens == 1 and config.max_ratio:
+        return config.max_ratio
+    return LENGTH_FACTOR
 
 
 def _write_bergamot(translator: Translator, folder: Path, content: Content, *, int8: bool) -> None:
@@ -138,6 +151,8 @@ def _write_bergamot(translator: Translator, folder: Path, content: Content, *, i
         "config": {"gemm-precision": "int8shiftAll" if int8 else "float32"},
     }
     write_json(folder / SETTINGS, settings)
+    missing = unsupported(translator.config, NGRAM_RULE)
+    notes = _NOTES_OF_BERGAMOT + (_NOTE_ON_INT8 if int8 else "")
     program = Path(__file__).with_name(PROGRAM)
     (folder / PROGRAM).write_bytes(program.read_bytes())
     write_readme(
@@ -148,7 +163,7 @@ def _write_bergamot(translator: Translator, folder: Path, content: Content, *, i
         install=ENGINE,
         language="bash",
         use=_USE_OF_BERGAMOT,
-        notes=_NOTES_OF_BERGAMOT + (_NOTE_ON_INT8 if int8 else ""),
+        notes=notes + "".join(f"{note}\n" for note in missing),
     )
 
 

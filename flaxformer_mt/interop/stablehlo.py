@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, Int
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import package_of_extra, runner
-from flaxformer_mt.interop.folder import write_program, write_readme
+from flaxformer_mt.interop.folder import NGRAM_RULE, unsupported, write_program, write_readme
 from flaxformer_mt.interop.parity import LogProbs, Rows, Runtime
 from flaxformer_mt.model.parameters import unstack_layers
 from flaxformer_mt.model.transformer import Transformer
@@ -41,7 +41,7 @@ are dynamic, the lengths up to `max_length` in `settings.json`.
 Written by JAX {release}; an older JAX can't read programs whose sizes are dynamic.
 
 The search is greedy: without the run's beam and length penalty.
-"""
+{unsupported}"""
 
 
 def write(translator: Translator, folder: Path) -> None:
@@ -70,6 +70,7 @@ def write(translator: Translator, folder: Path) -> None:
         platforms=PLATFORMS,
         jax=jax.__version__,
     )
+    missing = "".join(f"{note}\n" for note in unsupported(translator.config, NGRAM_RULE))
     release = ".".join(jax.__version__.split(".")[:2])
     write_readme(
         folder,
@@ -77,7 +78,7 @@ def write(translator: Translator, folder: Path) -> None:
         title=f"A model as StableHLO programs for {', '.join(PLATFORMS)}",
         install=f'"jax>={release}" flatbuffers numpy sentencepiece',
         use=_USE,
-        notes=_NOTES.format(release=release),
+        notes=_NOTES.format(release=release, unsupported=missing and f"\n{missing}"),
     )
 
 

@@ -5,7 +5,7 @@
 // Needs Node and the npm package @browsermt/bergamot-translator 0.4.9, in node_modules/ of this
 // folder or one above, or of the current folder. That version can't be imported in Node: its worker
 // is CommonJS in a package of ES modules. So the worker's file is read and run as CommonJS here.
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, fstatSync, readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
@@ -13,6 +13,11 @@ import { Worker } from "node:worker_threads";
 const ENGINE = "node_modules/@browsermt/bergamot-translator/worker/translator-worker.js";
 const BATCH = 64;
 const folder = dirname(fileURLToPath(import.meta.url));
+
+function fail(message) {
+  console.error(message);
+  process.exit(1);
+}
 
 function engineFile() {
   for (const start of [folder, process.cwd()]) {
@@ -22,8 +27,7 @@ function engineFile() {
       if (place === dirname(place)) break;
     }
   }
-  console.error("the engine is missing: npm install @browsermt/bergamot-translator@0.4.9");
-  process.exit(1);
+  fail("the engine is missing: npm install @browsermt/bergamot-translator@0.4.9");
 }
 
 function startWorker(file) {
@@ -38,10 +42,7 @@ function startWorker(file) {
     if (error) reject(new Error(error.message));
     else accept(result);
   });
-  worker.on("error", (error) => {
-    console.error(`the engine failed: ${error.message ?? error}`);
-    process.exit(1);
-  });
+  worker.on("error", (error) => fail(`the engine failed: ${error.message ?? error}`));
   const call = (name, ...args) =>
     new Promise((accept, reject) => {
       waiting.set(++last, { accept, reject });
@@ -50,18 +51,33 @@ function startWorker(file) {
   return { worker, call };
 }
 
-function bytes(name) {
-  const content = readFileSync(join(folder, name));
-  return content.buffer.slice(content.byteOffset, content.byteOffset + content.byteLength);
+function content(name) {
+  const file = join(folder, name);
+  try {
+    return readFileSync(file);
+  } catch (error) {
+    fail(`${file}: can't be read: ${error.message}`);
+  }
 }
 
-function inputLines() {
+function bytes(name) {
+  const { buffer, byteOffset, byteLength } = content(name);
+  return buffer.slice(byteOffset, byteOffset + byteLength);
+}
+
+async function inputLines() {
+  if (fstatSync(0).isDirectory()) fail("the input is a folder"); // Node reads it as empty
+  const parts = [];
+  try {
+    for await (const part of process.stdin) parts.push(part);
+  } catch (error) {
+    fail(`the input can't be read: ${error.message}`);
+  }
   let text;
   try {
-    text = new TextDecoder("utf-8", { fatal: true }).decode(readFileSync(0));
+    text = new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(parts));
   } catch {
-    console.error("the input is not UTF-8 text");
-    process.exit(1);
+    fail("the input is not UTF-8 text");
   }
   const lines = text.split("\n").map((line) => line.replace(/\r$/, ""));
   if (lines.at(-1) === "") lines.pop();
@@ -69,9 +85,9 @@ function inputLines() {
 }
 
 async function main() {
-  const settings = JSON.parse(readFileSync(join(folder, "settings.json"), "utf8"));
+  const settings = JSON.parse(content("settings.json"));
   const { from, to } = settings;
-  const lines = inputLines();
+  const lines = await inputLines();
   const { worker, call } = startWorker(engineFile());
   await call("initialize", {});
   await call("loadTranslationModel", { from, to }, {
@@ -91,7 +107,6 @@ async function main() {
   await worker.terminate();
 }
 
-main().catch((error) => {
-  console.error(`the engine failed: ${error.message}`);
-  process.exit(1);
-});
+// A reader such as `head` may stop early.
+process.stdout.on("error", (error) => (error.code === "EPIPE" ? process.exit() : fail(error.message)));
+main().catch((error) => fail(`the engine failed: ${error.message}`));

@@ -7,11 +7,12 @@ Needs `tests/interop/peers.txt` and, beside it, `npm install --prefix VENV
 import contextlib
 import dataclasses
 import functools
-import http.server
+import os
+import shlex
 import shutil
 import subprocess
 import sys
-import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from flaxformer_mt.interop.huggingface import Card
 from flaxformer_mt.interop.import_npz import import_npz
 from flaxformer_mt.interop.parity import Reference
 from tests.conftest import ROOT
+from tests.interop.pages import served
 from tests.interop.translators import LINES as RANDOM_LINES, translator as random_translator
 
 ENGINE = Path(sys.prefix) / "node_modules" / "@browsermt" / "bergamot-translator"
@@ -99,6 +101,52 @@ def test_lines_stay_lines(demo, tmp_path):
     assert by_node(folder, "").stdout == b""
 
 
+def by_shell(folder, command):
+    command = command.replace("TRANSLATE", f"node {shlex.quote(str(folder / 'translate.mjs'))}")
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        capture_output=True,
+        cwd=sys.prefix,
+        timeout=120,
+        check=False,
+    )
+
+
+@node
+def test_input_that_cannot_be_read(demo, tmp_path):
+    folder = exported(demo, tmp_path / "out", "bergamot")
+    done = by_shell(folder, "TRANSLATE < .")
+    assert (done.returncode, done.stderr) == (1, b"the input is a folder\n")
+    done = by_shell(folder, r"printf '\377\n' | TRANSLATE")
+    assert (done.returncode, done.stderr) == (1, b"the input is not UTF-8 text\n")
+    (folder / "settings.json").unlink()
+    done = by_shell(folder, "echo x | TRANSLATE")
+    assert done.returncode == 1 and b"settings.json: can't be read: ENOENT" in done.stderr
+
+
+@node
+def test_a_reader_that_stops_is_not_an_error(demo, tmp_path):
+    folder = exported(demo, tmp_path / "out", "bergamot")
+    done = by_shell(folder, f"yes {shlex.quote(LINES[-1])} | head -n 200 | TRANSLATE | head -n 1")
+    assert (done.stdout.decode(), done.stderr) == (f"{greedy_texts(demo)[-1]}\n", b"")
+
+
+@node
+def test_input_that_comes_late_through_a_pipe_that_does_not_wait(demo, tmp_path):
+    """As a shell's or an event loop's pipe may be: reading it at once is an error, EAGAIN."""
+    folder = exported(demo, tmp_path / "out", "bergamot")
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    command = ["node", str(folder / "translate.mjs")]
+    with subprocess.Popen(command, stdin=reading, stdout=subprocess.PIPE, cwd=sys.prefix) as done:
+        os.close(reading)
+        time.sleep(0.5)
+        with contextlib.suppress(BrokenPipeError), os.fdopen(writing, "w") as pipe:
+            pipe.write(f"{LINES[-1]}\n")
+        output, _ = done.communicate(timeout=120)
+    assert output.decode() == f"{greedy_texts(demo)[-1]}\n"
+
+
 @node
 @pytest.mark.parametrize("wrong", ["model.bin", "vocab.spm"])
 def test_a_broken_folder_is_an_error(wrong, demo, tmp_path):
@@ -119,22 +167,14 @@ def test_pymarian_gives_the_same_translations(demo, tmp_path):
     assert theirs == greedy_texts(demo)
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
 @pytest.fixture
 def site(demo, tmp_path):
     """The example's page with the engine and a model beside it, served."""
     shutil.copytree(ROOT / "docs" / "examples" / "browser", tmp_path / "site")
     exported(demo, tmp_path / "site" / "model", "bergamot")
     shutil.copytree(ENGINE.parent, tmp_path / "site" / "node_modules" / "@browsermt")
-    handler = functools.partial(Quiet, directory=tmp_path / "site")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever).start()
+    with served(tmp_path / "site") as server:
         yield server
-        server.shutdown()
 
 
 READY = "document.getElementById('status').textContent.includes('in this browser')"

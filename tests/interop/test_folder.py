@@ -156,3 +156,7 @@ def test_of_a_runs_search_goes_along_what_means_the_same_there():
         search = DecodingConfig(**{"beam_size": 4, "length_penalty": 0.6, **changes})
         length_penalty, notes = search_of(search, "X")
         assert length_penalty == penalty and all(text in notes for text in said)
+    search = DecodingConfig(no_repeat_ngram=3)
+    assert "no_repeat_ngram" not in search_of(search, "X")[1]
+    assert "`decoding.no_repeat_ngram` of 3" in search_of(search, "X", has_ngram_rule=False)[1]
+    assert "- `normalize` is 0 (none)." in search_of(search, "X", penalty="normalize")[1]

@@ -1,5 +1,6 @@
 """Folders for Marian and Bergamot, read back here; `test_bergamot.py` has their own programs."""
 
+import dataclasses
 import json
 import struct
 
@@ -217,15 +218,20 @@ def test_the_table_has_lost_the_begin_mark(tmp_path):
     np.testing.assert_array_equal(arrays["Wemb"], halves - halves[BOS])
 
 
+def import_equals(original, folder, workdir):
+    import_npz(folder / "decoder.yml", workdir, ["x"])
+    imported = Translator.load(workdir)
+    imported.config = original.config
+    assert imported.vocabularies.tgt.pieces() == original.vocabularies.tgt.pieces()
+    sources = [[*ids, EOS] for ids in original.vocabularies.src.encode(LINES)]
+    return Reference(imported).greedy(sources) == Reference(original).greedy(sources)
+
+
 @pytest.mark.parametrize("changes", FORMS, ids=str)
 def test_import_reads_the_folder_back(changes, tmp_path):
     original, _ = exported(tmp_path / "out", "marian", changes)
-    import_npz(tmp_path / "out" / "decoder.yml", tmp_path / "run", ["x"])
+    assert import_equals(original, tmp_path / "out", tmp_path / "run")
     imported = Translator.load(tmp_path / "run")
-    sources = [[*ids, EOS] for ids in original.vocabularies.src.encode(LINES)]
-    assert imported.vocabularies.tgt.pieces() == original.vocabularies.tgt.pieces()
-    imported.config = original.config
-    assert Reference(imported).greedy(sources) == Reference(original).greedy(sources)
 
     # The same weights, bit by bit, when they are exported again.
     card = Card(data=DataConfig())
@@ -242,12 +248,8 @@ def test_marians_setting_for_learned_positions_has_no_effect(tmp_path):
     content = read_npz(tmp_path / "out" / "model.npz")
     settings = content.settings | {"transformer-train-position-embeddings": True}
     write_npz(tmp_path / "out" / "model.npz", Content(content.arrays, settings))
-    import_npz(tmp_path / "out" / "decoder.yml", tmp_path / "run", ["x"])
-    imported = Translator.load(tmp_path / "run")
-    assert imported.model.config.positions == "tensor2tensor"
-    imported.config = original.config
-    sources = [[*ids, EOS] for ids in original.vocabularies.src.encode(LINES)]
-    assert Reference(imported).greedy(sources) == Reference(original).greedy(sources)
+    assert import_equals(original, tmp_path / "out", tmp_path / "run")
+    assert Translator.load(tmp_path / "run").model.config.positions == "tensor2tensor"
 
 
 def test_a_vocabulary_with_marians_own_ids(tmp_path):
@@ -270,12 +272,61 @@ def test_a_vocabulary_with_marians_own_ids(tmp_path):
         tmp_path / "out" / "model.npz",
         Content(arrays, content.settings | {"dim-vocabs": [types, types]}),
     )
-    import_npz(tmp_path / "out" / "decoder.yml", tmp_path / "run", ["x"])
-    imported, original = Translator.load(tmp_path / "run"), translator(**MARIAN)
-    assert imported.vocabularies.tgt.pieces() == original.vocabularies.tgt.pieces()
-    imported.config = original.config
-    sources = [[*ids, EOS] for ids in original.vocabularies.src.encode(LINES)]
-    assert Reference(imported).greedy(sources) == Reference(original).greedy(sources)
+    assert import_equals(translator(**MARIAN), tmp_path / "out", tmp_path / "run")
+
+
+@pytest.mark.parametrize("form", ["marian", "bergamot", "stablehlo"])
+def test_a_readme_names_settings_of_the_run_without_a_form(form, tmp_path):
+    small = translator(**MARIAN)
+    search = dataclasses.replace(small.config, no_repeat_ngram=3, keep=True)
+    run = Translator(small.params, small.model, small.vocabularies, search)
+    export(run, tmp_path / "out", form=form, card=Card(data=DataConfig()), sample=None)
+    readme = (tmp_path / "out" / "README.md").read_text()
+    assert "- The run's `decoding.no_repeat_ngram` of 3 is not supported here.\n" in readme
+    assert "- The run's `decoding.keep` of True is not supported here.\n" in readme
+
+
+def test_the_longest_output_survives_import_and_export(tmp_path):
+    exported(tmp_path / "out", "marian", MARIAN)
+    decoder = tmp_path / "out" / "decoder.yml"
+    assert yaml.safe_load(decoder.read_text())["max-length-factor"] == 3
+    edited(decoder, **{"max-length-factor": 1.5})
+    import_npz(decoder, tmp_path / "run", ["x"])
+    run = Translator.load(tmp_path / "run")
+    export(run, tmp_path / "again", form="marian", card=Card(data=DataConfig()), sample=None)
+    again = yaml.safe_load((tmp_path / "again" / "decoder.yml").read_text())
+    assert again == yaml.safe_load(decoder.read_text())
+
+
+def test_paths_of_a_training_in_another_folder(tmp_path):
+    """`marian -m runs/model.npz -v runs/vocab.spm ...` leaves these paths in runs/."""
+    original, _ = exported(tmp_path / "runs", "marian", MARIAN)
+    paths = {"models": ["runs/model.npz"], "vocabs": ["runs/vocab.spm"] * 2}
+    edited(tmp_path / "runs" / "decoder.yml", **{"relative-paths": False}, **paths)
+    assert import_equals(original, tmp_path / "runs", tmp_path / "run")
+
+
+def test_a_table_with_too_few_rows(tmp_path):
+    exported(tmp_path / "out", "marian", MARIAN | {"tie": "target"})
+    content = read_npz(tmp_path / "out" / "model.npz")
+    short = {"encoder_Wemb": content.arrays["encoder_Wemb"][:30]}
+    write_npz(tmp_path / "out" / "model.npz", content._replace(arrays=content.arrays | short))
+    with pytest.raises(ExportError, match="has 30 rows, but its vocabulary "):
+        import_npz(tmp_path / "out" / "decoder.yml", tmp_path / "run", ["x"])
+    assert not (tmp_path / "run").exists()
+
+
+def test_both_kinds_of_tying_are_tied_all(tmp_path):
+    original, _ = exported(tmp_path / "out", "marian", MARIAN)
+    content = read_npz(tmp_path / "out" / "model.npz")
+    tying = {
+        "tied-embeddings-all": False,
+        "tied-embeddings": True,
+        "tied-embeddings-src": True,
+    }
+    write_npz(tmp_path / "out" / "model.npz", Content(content.arrays, content.settings | tying))
+    assert import_equals(original, tmp_path / "out", tmp_path / "run")
+    assert Translator.load(tmp_path / "run").model.config.tie == "all"
 
 
 def edited(path, **values):
@@ -287,8 +338,20 @@ def edited(path, **values):
     ("decoder", "settings", "arrays", "expected"),
     [
         ({"vocabs": ["a.yml", "a.yml"]}, {}, {}, r"a.yml: is not a SentencePiece model \(.spm\)"),
-        ({"models": []}, {}, {}, "is not a folder of Marian's: ValueError"),
-        ({"models": ["other.npz"]}, {}, {}, "other.npz: cannot be read as a Marian model"),
+        ({"models": []}, {}, {}, "'models' names 0 files"),
+        ({"models": ["model.npz", "b.npz"]}, {}, {}, "2 files: an ensemble .* import each by"),
+        ({"models": "model.npz"}, {}, {}, "'models' must be a list of files"),
+        ({"models": ["other.npz"]}, {}, {}, "other.npz: no such file: copy it to .*out"),
+        ({"models": [".."]}, {}, {}, "cannot be read as a Marian model"),
+        ({"vocabs": []}, {}, {}, "'vocabs' names 0 files, but a model has two sides"),
+        ({"vocabs": ["vocab.spm"] * 3}, {}, {}, "'vocabs' names 3 files"),
+        ({"vocabs": ["x.spm", "vocab.spm"]}, {}, {}, "x.spm: no such file: copy it to .*out"),
+        (
+            {"vocabs": ["a/vocab.spm", "b/vocab.spm"]},
+            {},
+            {},
+            "names two files 'vocab.spm', but the folder has",
+        ),
         (
             {},
             {"transformer-preprocess": "n"},
@@ -297,6 +360,7 @@ def edited(path, **values):
         ),
         ({}, {"transformer-alibi-shift": True}, {}, "here: transformer-alibi-shift = True"),
         ({}, {}, {"Wpos": np.zeros((40, 16))}, "that such a model doesn't have: 'Wpos'"),
+        ({}, {"right-left": True}, {}, "not supported here: right-left = True"),
         ({}, {"type": "s2s"}, {}, "not supported here: type = 's2s'"),
         ({}, {"dim-vocabs": [7, 7]}, {}, "vocab.spm: has 60 types, but the model 7"),
         ({}, {"transformer-heads": 3}, {}, "dim-emb = 16 with 3 heads"),
@@ -322,7 +386,8 @@ def test_folders_that_are_not_imported(decoder, settings, arrays, expected, tmp_
 def test_the_command_imports_it(run, tmp_path):
     folder = tmp_path / "out"
     export(translator(**MARIAN), folder, form="marian", card=Card(data=DataConfig()), sample=None)
-    edited(folder / "decoder.yml", **{"word-penalty": 0.5, "normalize": 0.6})
+    changes = {"word-penalty": 0.5, "normalize": 0.6, "shortlist": ["lex.s2t", 50]}
+    edited(folder / "decoder.yml", **changes)
     arguments = ["import", "--from", folder, "--workdir", tmp_path / "run"]
     (folder / "decoder.yml").rename(folder / "model.npz.decoder.yml")  # as a training leaves it
     refused = run(*arguments, "--sample", folder / "README.md")
@@ -333,6 +398,7 @@ def test_the_command_imports_it(run, tmp_path):
     (folder / "other.npz.decoder.yml").unlink()
     done = run(*arguments, status=0)
     assert "word-penalty = 0.5 is not imported" in done.errors
+    assert "shortlist = ['lex.s2t', 50] is not imported" in done.errors
     assert "outputs not compared: Marian's own files" in done.errors
     search = Translator.load(tmp_path / "run").config
     assert (search.beam_size, search.length_penalty, search.length_norm) == (2, 0.6, "average")

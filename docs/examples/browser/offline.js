@@ -3,7 +3,7 @@
 const KEPT = "translation";
 
 // Loaded before this worker runs, so that one visit is enough.
-const PAGE = ["./", "node_modules/@browsermt/bergamot-translator/translator.js"];
+const PAGE = ["./"];
 
 self.addEventListener("install", (event) => {
   self.skipWaiting();
@@ -13,15 +13,19 @@ self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim(
 
 async function answer(request) {
   const kept = await caches.open(KEPT);
+  let response;
   try {
-    const response = await fetch(request);
-    if (response.ok) await kept.put(request, response.clone());
-    return response;
+    response = await fetch(request);
   } catch (error) {
-    const response = await kept.match(request);
-    if (response) return response;
+    const copy = await kept.match(request);
+    if (copy) return copy;
     throw error;
   }
+  if (response.ok) {
+    // A full disk costs the copy, not the answer.
+    await kept.put(request, response.clone()).catch((error) => console.warn(request.url, error));
+  }
+  return response;
 }
 
 self.addEventListener("fetch", (event) => {
