@@ -16,7 +16,7 @@ from flaxformer_mt.markup.segments import Assembler, has_text
 from flaxformer_mt.markup.xml import XmlEvent, read_events
 
 _NAMESPACE = re.compile(
-    r"""xmlns:([\w.-]+)\s*=\s*["']http://(?:schemas\.openxmlformats\.org/wordprocessingml/2006"""
+    r"""xmlns(?::([\w.-]+))?\s*=\s*["']http://(?:schemas\.openxmlformats\.org/wordprocessingml/2006"""
     r"""|purl\.oclc\.org/ooxml/wordprocessingml)/main["']"""
 )
 _FIELD_KIND = re.compile(r"""fldCharType\s*=\s*["'](\w+)["']""")
@@ -34,7 +34,8 @@ def read_word(text: str) -> Document:
     """The document of a part of a Word file. Text boxes, deleted text and fields but for links stay
     as they are. Raises MarkupError."""
     found = _NAMESPACE.search(text)
-    reader = _WordReader(f"{found[1]}:" if found else "w:")
+    name = found[1] if found else "w"
+    reader = _WordReader(f"{name}:" if name else "")
     for event in read_events(text):
         reader.read(event)
     return reader.assembler.document()
@@ -105,12 +106,12 @@ class _Paragraph:
         pieces = list(self._pieces())
         fields = [piece.text for piece in pieces if piece.kind == "field"]
         whole = fields == ["begin", "separate", "end"] * (len(fields) // 3)
-        if not whole or not has_text("".join(piece.text for piece in pieces)):
+        inner = list(_with_fields(pieces)) if whole else []
+        if not has_text("".join(piece.text for piece in inner if piece.kind == "text")):
             assembler.block(("".join(event.raw for event in self._events),))
             return
         assembler.block(tuple(piece.raw for piece in pieces if piece.kind == "start"))
-        document = self._document(list(_with_fields(pieces)))
-        assembler.block(assembler.include(document))
+        assembler.block(assembler.include(self._document(inner)))
         assembler.block(tuple(piece.raw for piece in pieces if piece.kind == "end"))
 
     def _document(self, pieces: Sequence[_Piece]) -> Document:
@@ -141,7 +142,7 @@ class _Paragraph:
             end = _end_of(self._events, place)
             raw = "".join(one.raw for one in self._events[place:end])
             if name == "r" and event.kind == "start":
-                yield from self._run(self._events[place + 1 : end - 1], event.raw)
+                yield from self._run(self._events[place + 1 : end - 1])
             elif name == "pPr" or name in _STARTS:
                 yield _Piece("start", raw)
             elif name in _ENDS:
@@ -150,7 +151,7 @@ class _Paragraph:
                 yield _Piece("point", raw)
             place = end
 
-    def _run(self, events: Sequence[XmlEvent], opening: str) -> Iterator[_Piece]:
+    def _run(self, events: Sequence[XmlEvent]) -> Iterator[_Piece]:
         """The pieces of a run: what isn't text becomes a run of its own."""
         format = ""
         place = 0

@@ -69,10 +69,18 @@ def test_fields_stay_whole():
         run("..."),
         "<w:pPr/><w:r><w:drawing><w:p>" + run("in a box") + "</w:p></w:drawing></w:r>",
         "<w:del><w:r><w:delText>gone</w:delText></w:r></w:del>",
+        "<w:ins></w:ins>",
+        '<w:hyperlink r:id="1"><w:r><w:drawing></w:drawing></w:r></w:hyperlink>',
+        FIELD.format("begin") + FIELD.format("separate") + run("seven") + FIELD.format("end"),
     ],
 )
 def test_what_has_no_text_stays(paragraph):
     assert in_word(paragraph) == paragraph
+
+
+def test_the_namespace_may_be_the_default_one():
+    text = WORD.replace("xmlns:w", "xmlns").replace("w:", "").format("<p><r><t>a b</t></r></p>")
+    assert "B A</t>" in pretended(read_word(text))
 
 
 def test_paragraphs_of_libreoffice_are_translated():
