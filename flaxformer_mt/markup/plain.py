@@ -13,8 +13,10 @@ from flaxformer_mt.markup.document import LARGEST, Document, MarkupError, Raw, S
 from flaxformer_mt.markup.segments import Assembler, has_text
 
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
-_TIMES = re.compile(r"\s*(?:\d+:)?\d+:\d+[.,]\d+\s*-->\s*(?:\d+:)?\d+:\d+[.,]\d+")
-_TAG = re.compile(r"<(/?)([A-Za-z][\w.-]*+)?+[^<>]*+>|\{\\?[^{}]*\}")
+_TIME = r"(?:\d+:)?\d+:\d+(?:[.,]\d+)?"
+_TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}")
+# With its name, without WebVTT's classes: </c> ends <c.loud>.
+_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*+)?+[^<>]*+>|\{\\?[^{}]*\}")
 _DIALOGUE = re.compile(r"\s*[-–—]\s*")
 
 
@@ -40,14 +42,17 @@ def read_subtitles(text: str) -> Document:
     cue: list[re.Match[str]] = []
     in_cue = has_cues = False
     for found in _LINE.finditer(text):
-        if in_cue and found[1].strip():
+        has_times = _TIMES.match(found[1]) is not None
+        if in_cue and found[1].strip() and not has_times:
             cue.append(found)
             continue
+        # The next cue may follow without an empty line.
+        number = cue.pop()[0] if has_times and cue and cue[-1][1].strip().isdecimal() else ""
         _put_cue(cue, assembler)
         cue = []
-        in_cue = _TIMES.match(found[1]) is not None
+        in_cue = has_times
         has_cues = has_cues or in_cue
-        assembler.block((found[0],))
+        assembler.block((number, found[0]))
     _put_cue(cue, assembler)
     if not has_cues:
         raise MarkupError("not subtitles: it has no line such as 00:00:01,000 --> 00:00:04,000")

@@ -26,12 +26,21 @@ def test_each_line_is_a_text():
         ("{\\an8}one two", "{\\an8}TWO ONE"),
         ("<v Anna>one two</v>", "<v Anna>TWO ONE</v>"),
         ("♪", "♪"),
+        ("<c.loud>one two</c> three", "THREE <c.loud>TWO ONE</c>"),
     ],
 )
 def test_a_cue_keeps_its_lines_and_tags(cue, translated):
     source = f"7\n{TIMES}\n{{}}\n\n9\n{TIMES} align:left\nlast\n"
     assert pretended(read_subtitles(source.format(cue))) == (
         source.format(translated).replace("last", "LAST")
+    )
+
+
+@pytest.mark.parametrize("times", [TIMES, "00:01 --> 00:02"])
+def test_a_cue_may_follow_without_an_empty_line(times):
+    source = f"1\n{times}\n{{}}\n2\n{times}\n3\n{times}\n{{}}"
+    assert pretended(read_subtitles(source.format("one two\nsix", "three four"))) == (
+        source.format("SIX\nTWO ONE", "FOUR THREE")
     )
 
 
