@@ -13,7 +13,7 @@ from typing import Literal
 from flaxformer_mt.markup.document import Document, Raw, Segment, Unescaped
 from flaxformer_mt.markup.placing import escaped
 from flaxformer_mt.markup.segments import Assembler, has_text
-from flaxformer_mt.markup.xml import XmlEvent, read_events
+from flaxformer_mt.markup.xml import XmlEvent, element_end, read_events
 
 _NAMESPACE = re.compile(
     r"""xmlns(?::([\w.-]+))?\s*=\s*["']http://(?:schemas\.openxmlformats\.org/wordprocessingml/2006"""
@@ -139,7 +139,7 @@ class _Paragraph:
                 yield _Piece(kind, event.raw, event.meaning)
                 place += 1
                 continue
-            end = _end_of(self._events, place)
+            end = element_end(self._events, place)
             raw = "".join(one.raw for one in self._events[place:end])
             if name == "r" and event.kind == "start":
                 yield from self._run(self._events[place + 1 : end - 1])
@@ -156,7 +156,7 @@ class _Paragraph:
         format = ""
         place = 0
         while place < len(events):
-            end = _end_of(events, place)
+            end = element_end(events, place)
             inner = events[place:end]
             raw = "".join(event.raw for event in inner)
             name = inner[0].meaning.removeprefix(self._prefix)
@@ -176,17 +176,6 @@ class _Paragraph:
 
 def _text_of(events: Sequence[XmlEvent]) -> str:
     return "".join(event.meaning for event in events if event.kind == "text")
-
-
-def _end_of(events: Sequence[XmlEvent], place: int) -> int:
-    """Behind the element that begins at a place, or behind what else is there."""
-    depth = 0
-    while place < len(events):
-        depth += (events[place].kind == "start") - (events[place].kind == "end")
-        place += 1
-        if depth <= 0:
-            break
-    return place
 
 
 def _with_fields(pieces: Sequence[_Piece]) -> Iterator[_Piece]:

@@ -96,6 +96,21 @@ def test_paragraphs_of_libreoffice_are_translated():
     assert "<text:note>kept</text:note>" in body and body.endswith("<text:p/>")
 
 
+@pytest.mark.parametrize("name", ["text:bookmark", "text:change"])
+def test_pairs_of_libreoffice_stay_in_order(name):
+    first, last = f'<{name}-start text:name="a"/>', f'<{name}-end text:name="a"/>'
+    source = f"<text:p>one {first}<text:span>two</text:span> three{last} four</text:p>"
+    text = pretended(read_opendocument(OPEN.format(source)))
+    assert f"<text:p>{first}FOUR THREE <text:span>TWO</text:span> ONE{last}</text:p>" in text
+
+
+def test_deleted_text_of_libreoffice_stays():
+    deleted = "<text:deletion><text:p>one two</text:p></text:deletion>"
+    source = f"<text:tracked-changes>{deleted}</text:tracked-changes><text:p>a b</text:p>"
+    text = pretended(read_opendocument(OPEN.format(source)))
+    assert deleted in text and "<text:p>B A</text:p>" in text
+
+
 @pytest.mark.parametrize("format", ["docx", "odt"])
 def test_all_other_members_stay(format):
     content = word_file("<w:p/>") if format == "docx" else open_file_of("<text:p>a b</text:p>")
