@@ -7,6 +7,7 @@ of runs without hyperlinks, fields and tracked changes, which a rewritten paragr
 import dataclasses
 import io
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,16 @@ _READERS: Mapping[PackageFormat, Callable[[str], Document]] = {
     "docx": read_word,
     "odt": read_opendocument,
 }
+# What zipfile raises for a wrong archive; ValueError for wrong places and names.
+_DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    struct.error,
+)
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
@@ -55,9 +66,11 @@ def read_package(content: bytes, format: PackageFormat) -> Package:
     Raises MarkupError for what isn't such a file, is encrypted, has more than 64 MiB when it is
     unpacked, or has XML that isn't well-formed or declares a document type.
     """
+    if len(content) > LARGEST_UNPACKED:
+        raise MarkupError(f"a {format} file has at most {LARGEST_UNPACKED:,} bytes")
     try:
         members = _members(content)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except _DAMAGED as error:
         raise MarkupError(f"not a {format} file: {error}") from error
     names = [info.filename for info, _ in members]
     if _MAIN[format] not in names:
@@ -85,7 +98,7 @@ def _members(content: bytes) -> list[tuple[zipfile.ZipInfo, bytes]]:
             if info.flag_bits & 1:
                 raise MarkupError("the file is encrypted: remove its password")
             if info.compress_type not in _METHODS:
-                raise MarkupError(f"{info.filename!r} is compressed in an unusual way")
+                raise MarkupError(f"{info.filename[:60]!r} is compressed in an unusual way")
         # No member gives more bytes than it is said to have.
         return [(info, archive.read(info)) for info in infos]
 

@@ -1,6 +1,7 @@
 """Word and OpenDocument files: what is translated, what stays, and what is refused."""
 
 import io
+import random
 import struct
 import zipfile
 
@@ -153,6 +154,27 @@ def test_bombs_and_hostile_files_are_refused(monkeypatch):
     bomb = archive({"word/document.xml": "<a/>", "word/media": "0" * 100_000})
     with pytest.raises(MarkupError, match="an archive has at most 4,096 of 1,000 bytes"):
         read_package(bomb, "docx")
+
+
+def test_damaged_archives_are_refused():
+    content = word_file("<w:p>" + run("one two") + "</w:p>")
+    rng = random.Random(5)
+    refused = 0
+    for _ in range(2000):
+        damaged = bytearray(content)
+        for _ in range(3):
+            damaged[rng.randrange(len(damaged))] = rng.choice([0, 255, rng.randrange(256)])
+        try:
+            read_package(bytes(damaged), "docx")
+        except MarkupError:
+            refused += 1
+    assert refused > 1500
+
+
+def test_an_archive_is_as_large_as_what_is_in_it(monkeypatch):
+    monkeypatch.setattr(packages, "LARGEST_UNPACKED", 100)
+    with pytest.raises(MarkupError, match="a docx file has at most 100 bytes"):
+        read_package(word_file("<w:p/>"), "docx")
 
 
 def test_a_size_that_is_a_lie_unpacks_no_more():
