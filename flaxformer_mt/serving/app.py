@@ -22,6 +22,7 @@ from flaxformer_mt.serving import answers
 from flaxformer_mt.serving.access import Origins, Refusal, admit, key_in_headers, unavailable
 from flaxformer_mt.serving.answers import json_response, openapi
 from flaxformer_mt.serving.requests import read_payload, read_upload
+from flaxformer_mt.serving.results import SECONDS
 from flaxformer_mt.serving.service import Service
 from flaxformer_mt.serving.settings import page_settings
 
@@ -222,6 +223,8 @@ class App:
         )
         content = await asyncio.to_thread(answers.translated_file, file, translated)
         token = service.results.add(file.name, content)
+        # A second later, since the loop's clock may be behind.
+        asyncio.get_running_loop().call_later(SECONDS + 1.0, service.results.forget_old)
         ending = file.name[file.name.rfind(".") :].lower()
         server = (settings.public_address or str(request.base_url)).rstrip("/")
         address = f"{server}/download_file/{token}{ending}"

@@ -4,10 +4,12 @@ import io
 import socket
 import time
 import urllib.parse
+import urllib.request
 import zipfile
 
 import pytest
 
+from flaxformer_mt.serving import app, results as results_module
 from flaxformer_mt.serving.results import MOST_FILES, SECONDS, FileResults
 from flaxformer_mt.serving.settings import ServerSettings, SettingsError
 from tests.markup.archives import run as word_run, word_file
@@ -50,6 +52,71 @@ def test_results_are_forgotten():
     tokens = [results.add("b", b"b") for _ in range(MOST_FILES + 1)]
     assert results.get(tokens[0]) is None and results.get(tokens[1]) is not None
     assert results.get("other") is None
+
+
+def test_the_newest_result_stays_however_large(monkeypatch):
+    monkeypatch.setattr(results_module, "MOST_BYTES", 10)
+    results = FileResults()
+    small, large = results.add("a", b"a"), results.add("b", b"b" * 20)
+    assert results.get(small) is None and results.get(large) is not None
+
+
+def test_a_result_leaves_memory_though_nobody_asks(monkeypatch):
+    monkeypatch.setattr(results_module, "SECONDS", 0.05)
+    monkeypatch.setattr(app, "SECONDS", 0.05)
+    left = []
+    forget = FileResults.forget_old
+
+    def noted(results):
+        forget(results)
+        left.append(len(results._files))
+
+    monkeypatch.setattr(FileResults, "forget_old", noted)
+    with running(StandIn()) as server:
+        translated(server, "a.txt", b"one")
+        wait_for(lambda: len(left) > 1)
+    assert left[-1] == 0
+
+
+@pytest.mark.parametrize(
+    "content", [b"a  b\r\n\tc", word_file("<w:p>" + word_run("a  b") + "</w:p>")]
+)
+def test_a_file_in_the_language_asked_for_stays_byte_for_byte(server, content):
+    name = "a.docx" if content.startswith(b"PK") else "a.txt"
+    status, answer, _ = send(server, name, content, target="en")
+    assert status == 200
+    path = urllib.parse.urlsplit(answer["translatedFileUrl"]).path
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}") as downloaded:
+        assert downloaded.read() == content
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ('filename="..\\..\\a/b c.txt"', "b%20c.txt"),
+        ("filename*=UTF-8''a%0d%0aX:%20y.txt", "a__X%3A%20y.txt"),
+        ("filename*=utf-7''a+2AA-.txt", "a_.txt"),
+        ('filename="\\"a\\"; x=.txt"', "%22a%22%3B%20x%3D.txt"),
+        ('filename="\u202eä.txt"', "_%C3%A4.txt"),
+    ],
+)
+def test_names_of_files_are_harmless(server, given, sent):
+    body, headers = form("NAME", b"one", source="en", target="de", api_key="secret")
+    body = body.replace(b'filename="NAME"', given.encode())
+    status, answer, _ = server.ask("POST", "/translate_file", body, headers)
+    assert status == 200, answer
+    path = urllib.parse.urlsplit(answer["translatedFileUrl"]).path
+    expected = f"attachment; filename*=UTF-8''{sent}"
+    assert server.get(path)[2]["content-disposition"] == expected
+
+
+@pytest.mark.parametrize("encoding", ["undefined", "idna", "ut\0f"])
+def test_unusable_encodings_of_names_are_refused(server, encoding):
+    body, headers = form("NAME", b"one", source="en", target="de", api_key="secret")
+    named = body.replace(b'filename="NAME"', f"filename*={encoding}''a%ff.txt".encode())
+    assert server.ask("POST", "/translate_file", named, headers)[0] == 400
+    headers = {"Content-Type": "multipart/form-data; boundary*=undefined''x"}
+    assert server.ask("POST", "/translate_file", body, headers)[0] == 400
 
 
 def test_text_comes_back_under_an_address_that_needs_no_key(server):
