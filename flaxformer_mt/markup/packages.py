@@ -20,7 +20,7 @@ from flaxformer_mt.markup.word import read_word
 PackageFormat = Literal["docx", "odt"]
 LARGEST_UNPACKED = 64 << 20  # bytes of all members
 _MOST_MEMBERS = 4096
-_MOST_TAGS = 1_000_000  # of a member, each of which takes some hundred bytes while it is read
+_MOST_TAGS = 1_000_000  # of all texts, each of which takes some hundred bytes while it is read
 _TEXTS = {
     "docx": re.compile(r"word/(document|header\d*|footer\d*|footnotes|endnotes)\.xml"),
     "odt": re.compile(r"(content|styles)\.xml"),
@@ -77,11 +77,13 @@ def read_package(content: bytes, format: PackageFormat) -> Package:
         raise MarkupError(f"not a {format} file: it has no {_MAIN[format]}")
     if len(set(names)) < len(names):
         raise MarkupError("two members of the archive have the same name")
-    documents = {
-        info.filename: _document(info.filename, member, _READERS[format])
-        for info, member in members
-        if _TEXTS[format].fullmatch(info.filename)
+    texts = {
+        info.filename: member for info, member in members if _TEXTS[format].fullmatch(info.filename)
     }
+    tags = sum(member.count(b"<") for member in texts.values())
+    if tags > _MOST_TAGS:
+        raise MarkupError(f"{tags:,} tags; a {format} file has at most {_MOST_TAGS:,}")
+    documents = {name: _document(name, member, _READERS[format]) for name, member in texts.items()}
     return Package(members, documents)
 
 
@@ -108,12 +110,8 @@ def _document(name: str, member: bytes, read: Callable[[str], Document]) -> Docu
         text = member.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise MarkupError("not UTF-8", name=name) from error
-    tags = text.count("<")
-    if len(text) > LARGEST or tags > _MOST_TAGS:
-        raise MarkupError(
-            f"{name}: {len(text):,} characters with {tags:,} tags; at most {LARGEST:,} with "
-            f"{_MOST_TAGS:,}"
-        )
+    if len(text) > LARGEST:
+        raise MarkupError(f"{name}: {len(text):,} characters; at most {LARGEST:,}")
     if "<!DOCTYPE" in text:
         raise MarkupError(f"{name}: declares a document type, which such files don't have")
     try:

@@ -217,11 +217,12 @@ class App:
         )
         if key is None:
             admit(settings.keys, fields.get("api_key") or None)
-        file = await asyncio.to_thread(service.reader.file, fields, upload)
-        translated = await service.within_limits(
-            request, service.translate_file(file.task), is_file=True
-        )
-        content = await asyncio.to_thread(answers.translated_file, file, translated)
+        with service.one_file():
+            file = await asyncio.to_thread(service.reader.file, fields, upload)
+            translated = await service.within_limits(
+                request, service.translate_file(file.task), is_file=True
+            )
+            content = await asyncio.to_thread(answers.translated_file, file, translated)
         token = service.results.add(file.name, content)
         # A second later, since the loop's clock may be behind.
         asyncio.get_running_loop().call_later(SECONDS + 1.0, service.results.forget_old)

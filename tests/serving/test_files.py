@@ -6,6 +6,7 @@ import time
 import urllib.parse
 import urllib.request
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -179,6 +180,21 @@ def test_a_client_that_leaves_stops_the_work():
         stand_in.open.set()
         assert server.translate("last one")[0] == 200
         assert sum(len(lines) for lines, _ in stand_in.calls) <= 3
+
+
+def test_files_beyond_those_at_once_are_refused():
+    stand_in = StandIn()
+    stand_in.open.clear()
+    with running(stand_in, files_at_once=1) as server, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(send, server, "a.txt", b"one")
+        wait_for(lambda: len(stand_in.calls) > 0)
+        status, answer, headers = send(server, "b.txt", b"two")
+        stand_in.open.set()
+        assert first.result()[0] == 200
+        assert (status, headers["retry-after"]) == (503, "10")
+        assert "other files" in answer["error"] and server.refused("files") == 1
+        assert send(server, "a.docx", b"wrong")[0] == 400
+        assert send(server, "b.txt", b"two")[0] == 200
 
 
 def wait_for(holds, seconds=20.0):
