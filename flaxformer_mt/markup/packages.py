@@ -20,7 +20,9 @@ from flaxformer_mt.markup.word import read_word
 PackageFormat = Literal["docx", "odt"]
 LARGEST_UNPACKED = 64 << 20  # bytes of all members
 _MOST_MEMBERS = 4096
-_MOST_TAGS = 1_000_000  # of all texts, each of which takes some hundred bytes while it is read
+# Tags, references and line ends of all texts, which the parser gives one by one: each takes some
+# hundred bytes while it is read.
+_MOST_PIECES = 1_000_000
 _TEXTS = {
     "docx": re.compile(r"word/(document|header\d*|footer\d*|footnotes|endnotes)\.xml"),
     "odt": re.compile(r"(content|styles)\.xml"),
@@ -80,9 +82,12 @@ def read_package(content: bytes, format: PackageFormat) -> Package:
     texts = {
         info.filename: member for info, member in members if _TEXTS[format].fullmatch(info.filename)
     }
-    tags = sum(member.count(b"<") for member in texts.values())
-    if tags > _MOST_TAGS:
-        raise MarkupError(f"{tags:,} tags; a {format} file has at most {_MOST_TAGS:,}")
+    pieces = sum(member.count(sign) for member in texts.values() for sign in (b"<", b"&", b"\n"))
+    if pieces > _MOST_PIECES:
+        raise MarkupError(
+            f"{pieces:,} tags, references and line ends; a {format} file has at most "
+            f"{_MOST_PIECES:,}"
+        )
     documents = {name: _document(name, member, _READERS[format]) for name, member in texts.items()}
     return Package(members, documents)
 

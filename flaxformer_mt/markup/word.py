@@ -5,6 +5,7 @@ one is inline and moves with its words."""
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -204,18 +205,13 @@ def _with_fields(pieces: Sequence[_Piece]) -> Iterator[_Piece]:
 
 def _joined(pieces: Sequence[_Piece]) -> Iterator[_Piece]:
     """The pieces, with texts of the same format beside each other as one."""
-    held: _Piece | None = None
-    for piece in pieces:
-        if held is not None and piece.kind == "text" and piece.format == held.format:
-            held = dataclasses.replace(held, text=held.text + piece.text)
-            continue
-        if held is not None:
-            yield held
-        held = piece if piece.kind == "text" else None
-        if held is None:
-            yield piece
-    if held is not None:
-        yield held
+    for (kind, _), group in itertools.groupby(pieces, lambda piece: (piece.kind, piece.format)):
+        alike = list(group)
+        if kind == "text":
+            text = "".join(piece.text for piece in alike)
+            yield dataclasses.replace(alike[0], text=text)
+        else:
+            yield from alike
 
 
 def _outer_blanks_apart(pieces: Sequence[_Piece], writer: WordWriter) -> Iterator[_Piece]:
