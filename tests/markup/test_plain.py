@@ -50,9 +50,25 @@ def test_notes_and_styles_of_webvtt_stay():
     assert pretended(read_subtitles(head + "one two\n")) == head + "TWO ONE\n"
 
 
-@pytest.mark.parametrize("hostile", ["<a", "<" + "a" * 50, "{", "- ", "a ", "<i>", "</i>"])
+def test_references_of_webvtt_are_read_and_written():
+    cue = "WEBVTT\n\n00:01.000 --> 00:02.000\n{}\n"
+    source = cue.format("a &lt;b&gt; R&amp;D\n<i>x&nbsp;y &x; AT&T</i>")
+    texts = [segment.text for segment in read_subtitles(source).segments]
+    assert texts == ["a <b> R&D x y &x; AT&T"]
+    written = pretended(read_subtitles(cue.format("- a &lt;b&gt;\n- R&amp;D is AT&T")))
+    assert written == cue.format("- &lt;B&gt; A\n- AT&amp;T IS R&amp;D")
+    without_text = cue.format("&lt;\n&gt;").replace("\n", "\r\n")
+    assert pretended(read_subtitles(without_text)) == without_text
+    srt = f"1\n{TIMES}\n{{}}\n"
+    assert pretended(read_subtitles(srt.format("R&D is"))) == srt.format("IS R&D")
+
+
+@pytest.mark.parametrize(
+    "hostile", ["<a", "<" + "a" * 50, "{", "- ", "a ", "<i>", "</i>", "&", "&lt;"]
+)
 def test_hostile_cues_take_linear_time(hostile):
     assert pretended(read_subtitles(f"{TIMES}\n" + hostile * 10_000))
+    assert pretended(read_subtitles(f"WEBVTT\n{TIMES}\n" + hostile * 10_000))
     assert pretended(read_subtitles(f"{TIMES}\n<" + "a" * 200_000))
 
 
