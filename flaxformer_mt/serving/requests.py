@@ -595,6 +595,8 @@ def _parse_multipart(
             raise too_large(f"the form has more than {_MOST_FIELDS} fields")
         name, value = _parse_part(part, takes_files=files is not None)
         if isinstance(value, Upload) and files is not None:
+            if name in files:
+                raise bad_request(f"'{shown(name)}' is there twice: send one file per request")
             files[name] = value
         else:
             fields.setdefault(name, []).append(str(value))

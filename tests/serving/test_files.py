@@ -166,6 +166,22 @@ def test_wrong_files_are_refused(server):
     assert server.ask("POST", "/translate_file", b"{}", {"content-type": "a/b"})[0] == 415
 
 
+def test_two_files_are_refused(server):
+    body, headers = form("a.txt", b"one", source="en", target="de", api_key="secret")
+    file = body[body.rindex(b"--x\r\n") : -len(b"--x--\r\n")]
+    status, answer, _ = server.ask("POST", "/translate_file", file + body, headers)
+    assert status == 400 and "'file' is there twice" in answer["error"]
+
+
+def test_metrics_count_downloads_without_their_secret():
+    with running(StandIn()) as server:
+        path = translated(server, "a.txt", b"one")
+        server.get(path)
+        metrics = server.get("/metrics")[1].decode()
+    assert 'path="/download_file/{name}",status="200"' in metrics
+    assert path not in metrics
+
+
 def test_a_client_that_leaves_stops_the_work():
     stand_in = StandIn()
     stand_in.open.clear()
