@@ -176,7 +176,7 @@ class _Paragraph:
 
 
 def _text_of(events: Sequence[XmlEvent]) -> str:
-    return "".join(event.meaning for event in events if event.kind == "text")
+    return "".join(event.meaning for event in events if event.kind in ("text", "cdata"))
 
 
 def _with_fields(pieces: Sequence[_Piece]) -> Iterator[_Piece]:

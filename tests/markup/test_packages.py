@@ -33,6 +33,7 @@ def in_word(paragraph: str) -> str:
             "<w:pPr><w:jc/></w:pPr>" + run(" a b "),
             "<w:pPr><w:jc/></w:pPr>" + "".join(map(run, (" ", "B A", " "))),
         ),
+        ("<w:r><w:t><![CDATA[a <]]> b</w:t></w:r>", run("B &lt; A")),
         (run("a") + "<w:proofErr/>" + run(" b"), run("B A")),
         (
             run("see ") + '<w:hyperlink r:id="1">' + run("the page") + "</w:hyperlink>",
