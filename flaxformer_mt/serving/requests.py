@@ -614,12 +614,12 @@ def _parse_part(part: bytes, *, takes_files: bool) -> tuple[str, str | Upload]:
     if headers.get_content_disposition() != "form-data" or not isinstance(name, str):
         raise bad_request("a field of the multipart form has no name")
     file_name = _file_name(headers)
-    if file_name is not None and takes_files:
-        return name, Upload(file_name, value)
-    if file_name is not None:
-        raise bad_request("files are not translated: send the text as the field 'q'")
+    if file_name is not None and not takes_files:
+        raise bad_request("no file is translated here: use /translate_file, or the field 'q'")
     if str(headers.get("content-transfer-encoding", "7bit")).strip().lower() not in _PLAIN_CODING:
         raise bad_request("send fields without Content-Transfer-Encoding")
+    if file_name is not None:
+        return name, Upload(file_name, value)
     return name, _utf8(value)
 
 

@@ -173,6 +173,13 @@ def test_two_files_are_refused(server):
     assert status == 400 and "'file' is there twice" in answer["error"]
 
 
+def test_an_encoded_file_is_refused(server):
+    body, headers = form("a.txt", b"b25l", source="en", target="de", api_key="secret")
+    body = body.replace(b'a.txt"', b'a.txt"\r\nContent-Transfer-Encoding: base64')
+    status, answer, _ = server.ask("POST", "/translate_file", body, headers)
+    assert status == 400 and "without Content-Transfer-Encoding" in answer["error"]
+
+
 def test_metrics_count_downloads_without_their_secret():
     with running(StandIn()) as server:
         path = translated(server, "a.txt", b"one")
