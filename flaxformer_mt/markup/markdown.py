@@ -39,7 +39,7 @@ _ADDRESS = re.compile(
 )
 # The box of a task, and the first line of an alert.
 _LEADS = re.compile(r"\[[ xX]\](?=\s)|\[![A-Za-z]+\](?=\n|$)")
-_HEADING_LEAD = re.compile(r"#{1,6}[ \t]+")
+_HEADING_LEAD = re.compile(r"#{1,6}[ \t]\s*")
 _TITLE = re.compile(r"""[ \t\n](?P<mark>["'(])(?P<title>.*)["')][ \t\n]*\)$""", re.DOTALL)
 
 
@@ -118,7 +118,7 @@ class _MarkdownReader:
         self._end = place.end
 
     def _inline_block(self, block: MarkdownToken, before: MarkdownToken) -> None:
-        content = block.content
+        content = block.content.strip()  # also of what is white space to Unicode alone
         if not content or self._html.kept:
             return
         kind: BlockKind = "text"
@@ -139,8 +139,10 @@ class _MarkdownReader:
         return Document((kept, *document.parts), document.segments)
 
     def _place(self, block: MarkdownToken, content: Sequence[str], *, is_heading: bool) -> _Place:
-        first, end = block.map or (0, 0)
-        lines = self._lines[first : min(end, first + len(content))]
+        lines = self._lines[slice(*(block.map or ()))]
+        if not is_heading:
+            lines = _from_text(lines, content[0].strip())
+        lines = lines[: len(content)]
         before = [_before(line.text, part) for line, part in zip(lines, content, strict=True)]
         if is_heading:
             before = [_before_heading(lines[0].text, content[0])]
@@ -163,17 +165,26 @@ class _MarkdownReader:
         if not any(cell.content for cell in cells) or self._html.kept:
             return
         line = self._lines[(cells[0].map or [0])[0]]
-        found = _cells(line.text, [cell.content for cell in cells])
+        contents = [cell.content.strip() for cell in cells]
         writer = MarkdownWriter(self._parser, self._environment, kind="cell")
-        for cell, start in zip(cells, found, strict=True):
-            if cell.content:
-                end = start + len(cell.content.replace("|", "\\|"))
+        for content, start in zip(contents, _cells(line.text, contents), strict=True):
+            if content:
+                end = start + len(content.replace("|", "\\|"))
                 place = _Place(line.start + start, line.start + end, "")
-                self._put(self._document(cell.content, writer), place)
+                self._put(self._document(content, writer), place)
 
 
 def _html_reader(keep: Collection[str]) -> HtmlReader:
     return HtmlReader("", frozenset(name.lower() for name in keep) | KEPT)
+
+
+def _from_text(lines: list[_Line], text: str) -> list[_Line]:
+    """The lines from the one that ends with a text: those before have only white space, such as
+    no-break spaces, which the parser removes."""
+    for number, line in enumerate(lines):
+        if line.text.rstrip().endswith(text):
+            return lines[number:]
+    return lines
 
 
 def _before(line: str, content: str) -> int:
@@ -193,10 +204,7 @@ def _before_heading(line: str, content: str) -> int:
 def _cells(line: str, contents: Sequence[str]) -> list[int]:
     """Where the cells of a row begin in its line, behind the signs of the containers around it."""
     for start in range(len(line)):
-        row = line[start:].rstrip()
-        if row != row.lstrip():
-            continue
-        parts = _split_cells(row)
+        parts = _split_cells(line[start:].rstrip())
         if parts and not parts[0][1]:
             parts = parts[1:]
         places = [start + place + len(text) - len(text.lstrip()) for place, text in parts]

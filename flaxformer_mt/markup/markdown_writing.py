@@ -302,7 +302,8 @@ def _with_text_first(parts: Sequence[str | int]) -> Iterator[str | int]:
 def _with_inner_breaks(raw: Raw) -> Sequence[str | int]:
     """The parts, with text before each line break and behind the last one: else it would be none,
     or end the block. One that can't be there becomes a tag."""
-    parts = [*raw]
+    # A line end that isn't meant would, behind a break, end the block.
+    parts = [" " if part == "\n" else part for part in raw]
     gaps, wanted = _gaps(parts)
     breaks = [place for place, part in enumerate(parts) if isinstance(part, Break)]
     found = [parts[place] for place in breaks]

@@ -7,6 +7,7 @@ of runs without hyperlinks, fields and tracked changes, which a rewritten paragr
 import dataclasses
 import io
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,9 @@ from flaxformer_mt.markup.word import read_word
 PackageFormat = Literal["docx", "odt"]
 LARGEST_UNPACKED = 64 << 20  # bytes of all members
 _MOST_MEMBERS = 4096
-_MOST_TAGS = 1_000_000  # of a member, each of which takes some hundred bytes while it is read
+# Tags, references and line ends of all texts, which the parser gives one by one: each takes some
+# hundred bytes while it is read.
+_MOST_PIECES = 1_000_000
 _TEXTS = {
     "docx": re.compile(r"word/(document|header\d*|footer\d*|footnotes|endnotes)\.xml"),
     "odt": re.compile(r"(content|styles)\.xml"),
@@ -29,6 +32,16 @@ _READERS: Mapping[PackageFormat, Callable[[str], Document]] = {
     "docx": read_word,
     "odt": read_opendocument,
 }
+# What zipfile raises for a wrong archive; ValueError for wrong places and names.
+_DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    struct.error,
+)
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
@@ -55,20 +68,27 @@ def read_package(content: bytes, format: PackageFormat) -> Package:
     Raises MarkupError for what isn't such a file, is encrypted, has more than 64 MiB when it is
     unpacked, or has XML that isn't well-formed or declares a document type.
     """
+    if len(content) > LARGEST_UNPACKED:
+        raise MarkupError(f"a {format} file has at most {LARGEST_UNPACKED:,} bytes")
     try:
         members = _members(content)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except _DAMAGED as error:
         raise MarkupError(f"not a {format} file: {error}") from error
     names = [info.filename for info, _ in members]
     if _MAIN[format] not in names:
         raise MarkupError(f"not a {format} file: it has no {_MAIN[format]}")
     if len(set(names)) < len(names):
         raise MarkupError("two members of the archive have the same name")
-    documents = {
-        info.filename: _document(info.filename, member, _READERS[format])
-        for info, member in members
-        if _TEXTS[format].fullmatch(info.filename)
+    texts = {
+        info.filename: member for info, member in members if _TEXTS[format].fullmatch(info.filename)
     }
+    pieces = sum(member.count(sign) for member in texts.values() for sign in (b"<", b"&", b"\n"))
+    if pieces > _MOST_PIECES:
+        raise MarkupError(
+            f"{pieces:,} tags, references and line ends; a {format} file has at most "
+            f"{_MOST_PIECES:,}"
+        )
+    documents = {name: _document(name, member, _READERS[format]) for name, member in texts.items()}
     return Package(members, documents)
 
 
@@ -85,7 +105,7 @@ def _members(content: bytes) -> list[tuple[zipfile.ZipInfo, bytes]]:
             if info.flag_bits & 1:
                 raise MarkupError("the file is encrypted: remove its password")
             if info.compress_type not in _METHODS:
-                raise MarkupError(f"{info.filename!r} is compressed in an unusual way")
+                raise MarkupError(f"{info.filename[:60]!r} is compressed in an unusual way")
         # No member gives more bytes than it is said to have.
         return [(info, archive.read(info)) for info in infos]
 
@@ -95,12 +115,8 @@ def _document(name: str, member: bytes, read: Callable[[str], Document]) -> Docu
         text = member.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise MarkupError("not UTF-8", name=name) from error
-    tags = text.count("<")
-    if len(text) > LARGEST or tags > _MOST_TAGS:
-        raise MarkupError(
-            f"{name}: {len(text):,} characters with {tags:,} tags; at most {LARGEST:,} with "
-            f"{_MOST_TAGS:,}"
-        )
+    if len(text) > LARGEST:
+        raise MarkupError(f"{name}: {len(text):,} characters; at most {LARGEST:,}")
     if "<!DOCTYPE" in text:
         raise MarkupError(f"{name}: declares a document type, which such files don't have")
     try:

@@ -5,16 +5,21 @@ styles and settings of cues, and count them again.
 """
 
 import dataclasses
+import html
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 
 from flaxformer_mt.markup.document import LARGEST, Document, MarkupError, Raw, Segment, Unescaped
-from flaxformer_mt.markup.segments import Assembler, has_text
+from flaxformer_mt.markup.placing import escaped
+from flaxformer_mt.markup.segments import Assembler
 
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
-_TIMES = re.compile(r"\s*(?:\d+:)?\d+:\d+[.,]\d+\s*-->\s*(?:\d+:)?\d+:\d+[.,]\d+")
-_TAG = re.compile(r"<(/?)([A-Za-z][\w.-]*+)?+[^<>]*+>|\{\\?[^{}]*\}")
+_TIME = r"(?:\d+:)?\d+:\d+(?:[.,]\d+)?"
+_TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}")
+# With its name, without WebVTT's classes: </c> ends <c.loud>.
+_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*+)?+[^<>]*+>|\{\\?[^{}]*\}")
+_REFERENCE = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 _DIALOGUE = re.compile(r"\s*[-–—]\s*")
 
 
@@ -31,24 +36,29 @@ def read_plain(text: str) -> Document:
 def read_subtitles(text: str) -> Document:
     """The document of an SRT or WebVTT file: the text of its cues. Numbers, times, settings, notes
     and styles stay as they are. A cue on several lines is translated as one text, and written on as
-    many; lines that begin with a dash are texts of their own.
+    many; lines that begin with a dash are texts of their own. In WebVTT, which begins with its
+    name, "&amp;" and the like are read and written as in HTML.
 
     Raises MarkupError for text without any cue.
     """
     _check_size(text)
     assembler = Assembler()
+    is_webvtt = text.startswith("WEBVTT")
     cue: list[re.Match[str]] = []
     in_cue = has_cues = False
     for found in _LINE.finditer(text):
-        if in_cue and found[1].strip():
+        has_times = _TIMES.match(found[1]) is not None
+        if in_cue and found[1].strip() and not has_times:
             cue.append(found)
             continue
-        _put_cue(cue, assembler)
+        # The next cue may follow without an empty line.
+        number = cue.pop()[0] if has_times and cue and cue[-1][1].strip().isdecimal() else ""
+        _put_cue(cue, assembler, is_webvtt=is_webvtt)
         cue = []
-        in_cue = _TIMES.match(found[1]) is not None
+        in_cue = has_times
         has_cues = has_cues or in_cue
-        assembler.block((found[0],))
-    _put_cue(cue, assembler)
+        assembler.block((number, found[0]))
+    _put_cue(cue, assembler, is_webvtt=is_webvtt)
     if not has_cues:
         raise MarkupError("not subtitles: it has no line such as 00:00:01,000 --> 00:00:04,000")
     return assembler.document()
@@ -59,18 +69,20 @@ def _check_size(text: str) -> None:
         raise MarkupError(f"{len(text):,} characters; a file has at most {LARGEST:,}")
 
 
-def _put_cue(lines: Sequence[re.Match[str]], assembler: Assembler) -> None:
+def _put_cue(lines: Sequence[re.Match[str]], assembler: Assembler, *, is_webvtt: bool) -> None:
     if not lines:
         return
+    one_line = PlainWriter(has_references=is_webvtt)
     if all(_DIALOGUE.match(line[1]) for line in lines):
         for line in lines:
             dash = _DIALOGUE.match(line[1])
             assembler.block((dash[0] if dash else "",))
-            _put_tagged(line[1][dash.end() if dash else 0 :], assembler, PlainWriter())
+            _put_tagged(line[1][dash.end() if dash else 0 :], assembler, one_line)
             assembler.block((line[2],))
         return
     text = "\n".join(line[1] for line in lines)
-    _put_tagged(text, assembler, PlainWriter(len(lines), lines[0][2]))
+    writer = dataclasses.replace(one_line, lines=len(lines), line_end=lines[0][2])
+    _put_tagged(text, assembler, writer)
     assembler.block((lines[-1][2],))
 
 
@@ -85,7 +97,7 @@ def _put_tagged(text: str, assembler: Assembler, writer: "PlainWriter") -> None:
     inner = Assembler()
     end = 0
     for found in _TAG.finditer(text):
-        inner.text([(text[end : found.start()], text[end : found.start()])])
+        inner.text(writer.chunks(text[end : found.start()]))
         end = found.end()
         if not found[2]:
             inner.point((CueTag(found[0]),))
@@ -93,7 +105,7 @@ def _put_tagged(text: str, assembler: Assembler, writer: "PlainWriter") -> None:
             inner.closing(found[2], (CueTag(found[0]),))
         else:
             inner.opening(found[2], (CueTag(found[0]),))
-    inner.text([(text[end:], text[end:])])
+    inner.text(writer.chunks(text[end:]))
     _include(inner, assembler, writer, text)
 
 
@@ -101,7 +113,7 @@ def _include(
     inner: Assembler, assembler: Assembler, writer: "PlainWriter", text: str | None = None
 ) -> None:
     document = inner.document()
-    if text is not None and not has_text(_TAG.sub("", text)):
+    if text is not None and not document.segments:
         assembler.block((text.replace("\n", writer.line_end),))
         return
     segments = [dataclasses.replace(segment, write=writer) for segment in document.segments]
@@ -120,11 +132,25 @@ class PlainWriter:
 
     lines: int = 1
     line_end: str = "\n"
+    has_references: bool = False  # such as "&amp;"
+
+    def chunks(self, text: str) -> Iterator[tuple[str, str]]:
+        """Parts of a text as they are written, and what they mean."""
+        end = 0
+        for found in _REFERENCE.finditer(text) if self.has_references else ():
+            yield text[end : found.start()], text[end : found.start()]
+            yield found[0], html.unescape(found[0])
+            end = found.end()
+        yield text[end:], text[end:]
 
     def __call__(self, segment: Segment, raw: Raw) -> Raw:
         """The translation as it is."""
         parts = [part for whole in raw for part in _words(whole)]
-        return tuple(self._broken([str(part) for part in parts], [_width(part) for part in parts]))
+        written = [
+            escaped(part) if self.has_references and isinstance(part, Unescaped) else str(part)
+            for part in parts
+        ]
+        return tuple(self._broken(written, [_width(part) for part in parts]))
 
     def _broken(self, parts: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
         """The parts, with line ends in the place of blanks."""

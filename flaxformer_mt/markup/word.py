@@ -5,6 +5,7 @@ one is inline and moves with its words."""
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,10 +14,10 @@ from typing import Literal
 from flaxformer_mt.markup.document import Document, Raw, Segment, Unescaped
 from flaxformer_mt.markup.placing import escaped
 from flaxformer_mt.markup.segments import Assembler, has_text
-from flaxformer_mt.markup.xml import XmlEvent, read_events
+from flaxformer_mt.markup.xml import XmlEvent, element_end, read_events
 
 _NAMESPACE = re.compile(
-    r"""xmlns:([\w.-]+)\s*=\s*["']http://(?:schemas\.openxmlformats\.org/wordprocessingml/2006"""
+    r"""xmlns(?::([\w.-]+))?\s*=\s*["']http://(?:schemas\.openxmlformats\.org/wordprocessingml/2006"""
     r"""|purl\.oclc\.org/ooxml/wordprocessingml)/main["']"""
 )
 _FIELD_KIND = re.compile(r"""fldCharType\s*=\s*["'](\w+)["']""")
@@ -34,7 +35,8 @@ def read_word(text: str) -> Document:
     """The document of a part of a Word file. Text boxes, deleted text and fields but for links stay
     as they are. Raises MarkupError."""
     found = _NAMESPACE.search(text)
-    reader = _WordReader(f"{found[1]}:" if found else "w:")
+    name = found[1] if found else "w"
+    reader = _WordReader(f"{name}:" if name else "")
     for event in read_events(text):
         reader.read(event)
     return reader.assembler.document()
@@ -105,12 +107,12 @@ class _Paragraph:
         pieces = list(self._pieces())
         fields = [piece.text for piece in pieces if piece.kind == "field"]
         whole = fields == ["begin", "separate", "end"] * (len(fields) // 3)
-        if not whole or not has_text("".join(piece.text for piece in pieces)):
+        inner = list(_with_fields(pieces)) if whole else []
+        if not has_text("".join(piece.text for piece in inner if piece.kind == "text")):
             assembler.block(("".join(event.raw for event in self._events),))
             return
         assembler.block(tuple(piece.raw for piece in pieces if piece.kind == "start"))
-        document = self._document(list(_with_fields(pieces)))
-        assembler.block(assembler.include(document))
+        assembler.block(assembler.include(self._document(inner)))
         assembler.block(tuple(piece.raw for piece in pieces if piece.kind == "end"))
 
     def _document(self, pieces: Sequence[_Piece]) -> Document:
@@ -138,10 +140,10 @@ class _Paragraph:
                 yield _Piece(kind, event.raw, event.meaning)
                 place += 1
                 continue
-            end = _end_of(self._events, place)
+            end = element_end(self._events, place)
             raw = "".join(one.raw for one in self._events[place:end])
             if name == "r" and event.kind == "start":
-                yield from self._run(self._events[place + 1 : end - 1], event.raw)
+                yield from self._run(self._events[place + 1 : end - 1])
             elif name == "pPr" or name in _STARTS:
                 yield _Piece("start", raw)
             elif name in _ENDS:
@@ -150,12 +152,12 @@ class _Paragraph:
                 yield _Piece("point", raw)
             place = end
 
-    def _run(self, events: Sequence[XmlEvent], opening: str) -> Iterator[_Piece]:
+    def _run(self, events: Sequence[XmlEvent]) -> Iterator[_Piece]:
         """The pieces of a run: what isn't text becomes a run of its own."""
         format = ""
         place = 0
         while place < len(events):
-            end = _end_of(events, place)
+            end = element_end(events, place)
             inner = events[place:end]
             raw = "".join(event.raw for event in inner)
             name = inner[0].meaning.removeprefix(self._prefix)
@@ -174,18 +176,7 @@ class _Paragraph:
 
 
 def _text_of(events: Sequence[XmlEvent]) -> str:
-    return "".join(event.meaning for event in events if event.kind == "text")
-
-
-def _end_of(events: Sequence[XmlEvent], place: int) -> int:
-    """Behind the element that begins at a place, or behind what else is there."""
-    depth = 0
-    while place < len(events):
-        depth += (events[place].kind == "start") - (events[place].kind == "end")
-        place += 1
-        if depth <= 0:
-            break
-    return place
+    return "".join(event.meaning for event in events if event.kind in ("text", "cdata"))
 
 
 def _with_fields(pieces: Sequence[_Piece]) -> Iterator[_Piece]:
@@ -214,18 +205,13 @@ def _with_fields(pieces: Sequence[_Piece]) -> Iterator[_Piece]:
 
 def _joined(pieces: Sequence[_Piece]) -> Iterator[_Piece]:
     """The pieces, with texts of the same format beside each other as one."""
-    held: _Piece | None = None
-    for piece in pieces:
-        if held is not None and piece.kind == "text" and piece.format == held.format:
-            held = dataclasses.replace(held, text=held.text + piece.text)
-            continue
-        if held is not None:
-            yield held
-        held = piece if piece.kind == "text" else None
-        if held is None:
-            yield piece
-    if held is not None:
-        yield held
+    for (kind, _), group in itertools.groupby(pieces, lambda piece: (piece.kind, piece.format)):
+        alike = list(group)
+        if kind == "text":
+            text = "".join(piece.text for piece in alike)
+            yield dataclasses.replace(alike[0], text=text)
+        else:
+            yield from alike
 
 
 def _outer_blanks_apart(pieces: Sequence[_Piece], writer: WordWriter) -> Iterator[_Piece]:

@@ -5,7 +5,7 @@ a text with all that is in it; the elements around such elements part texts.
 """
 
 import dataclasses
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from html.entities import html5
 from typing import Literal
 from xml.parsers import expat
@@ -58,6 +58,17 @@ def read_events(text: str) -> Iterator[XmlEvent]:
         shown: _Kind = "cdata" if in_cdata else kind
         in_cdata = in_cdata and kind != "end of cdata"
         yield XmlEvent(shown, content[start:end].decode(), meaning, kept)
+
+
+def element_end(events: Sequence[XmlEvent], place: int) -> int:
+    """Behind the element that begins at a place, or behind what else is there."""
+    depth = 0
+    while place < len(events):
+        depth += (events[place].kind == "start") - (events[place].kind == "end")
+        place += 1
+        if depth <= 0:
+            break
+    return place
 
 
 class _Listener:

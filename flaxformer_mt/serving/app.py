@@ -22,6 +22,7 @@ from flaxformer_mt.serving import answers
 from flaxformer_mt.serving.access import Origins, Refusal, admit, key_in_headers, unavailable
 from flaxformer_mt.serving.answers import json_response, openapi
 from flaxformer_mt.serving.requests import read_payload, read_upload
+from flaxformer_mt.serving.results import SECONDS
 from flaxformer_mt.serving.service import Service
 from flaxformer_mt.serving.settings import page_settings
 
@@ -29,6 +30,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 Answer = Callable[[Request, Mapping[str, Any], str], Awaitable[Any]]
 _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _PAGES = {"index.html": "/", "docs.html": "/docs"}
+_DOWNLOAD = "/download_file/"
 # Everything comes from this server, and nothing may embed it.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -86,7 +88,7 @@ class App:
             Route("/detect", self._post(self._detect), methods=["POST"]),
             Route("/attention", self._post(self._attention), methods=["POST"]),
             Route("/translate_file", self._translate_file, methods=["POST"]),
-            Route("/download_file/{name}", self._download),
+            Route(_DOWNLOAD + "{name}", self._download),
             Route("/languages", _constant(answers.languages(model))),
             Route("/frontend/settings", _constant(page_settings(model, settings))),
             Route("/openapi.json", _constant(document)),
@@ -144,7 +146,10 @@ class App:
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         """Counts and logs an answered request."""
-        path = scope["path"] if scope["path"] in self.paths else "other"
+        path = scope["path"]
+        if path.startswith(_DOWNLOAD):  # whose rest is a secret
+            path = _DOWNLOAD + "{name}"
+        path = path if path in self.paths else "other"
         self.service.metrics.requests.labels(path, str(status)).inc()
         self.service.metrics.request_seconds.labels(path).observe(seconds)
         if self.service.settings.log != "quiet":
@@ -216,15 +221,18 @@ class App:
         )
         if key is None:
             admit(settings.keys, fields.get("api_key") or None)
-        file = await asyncio.to_thread(service.reader.file, fields, upload)
-        translated = await service.within_limits(
-            request, service.translate_file(file.task), is_file=True
-        )
-        content = await asyncio.to_thread(answers.translated_file, file, translated)
+        with service.one_file():
+            file = await asyncio.to_thread(service.reader.file, fields, upload)
+            translated = await service.within_limits(
+                request, service.translate_file(file.task), is_file=True
+            )
+            content = await asyncio.to_thread(answers.translated_file, file, translated)
         token = service.results.add(file.name, content)
+        # A second later, since the loop's clock may be behind.
+        asyncio.get_running_loop().call_later(SECONDS + 1.0, service.results.forget_old)
         ending = file.name[file.name.rfind(".") :].lower()
         server = (settings.public_address or str(request.base_url)).rstrip("/")
-        address = f"{server}/download_file/{token}{ending}"
+        address = f"{server}{_DOWNLOAD}{token}{ending}"
         return json_response(answers.TranslateFileAnswer(translatedFileUrl=address))
 
     async def _download(self, request: Request) -> Response:

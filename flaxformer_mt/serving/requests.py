@@ -218,7 +218,7 @@ class TranslateTask:
 class Upload:
     """A file that a form has as its field `file`."""
 
-    name: str
+    name: str  # printable, without folders
     content: bytes
 
 
@@ -345,12 +345,11 @@ class Reader:
             opened = open_file(upload.content, ENDINGS[ending])
         except MarkupError as error:
             raise bad_request(str(error)) from error
+        if direction[0] == direction[1]:
+            opened = OpenedFile([], lambda _: upload.content)
         segments = [segment.text for document in opened.documents for segment in document.segments]
         keep = self.settings.keep
-        if direction[0] == direction[1]:
-            texts = tuple(map(untranslated, segments))
-        else:
-            texts = tuple(self._split(text, direction, keep) for text in segments)
+        texts = tuple(self._split(text, direction, keep) for text in segments)
         count = sum(len(text.texts) for text in texts)
         _at_most(count, self.settings.max_file_sentences, "sentences")
         task = TranslateTask(form, texts, 1, direction, keep, tuple(opened.documents))
@@ -580,7 +579,10 @@ def _parse_multipart(
     only the fields' heads: its parser for mail could change line ends in a whole form.
     """
     # Cut short, since the parser takes time quadratic in the length.
-    boundary = _headers(f"Content-Type: {content_type[:_MOST_HEAD_BYTES]}").get_boundary()
+    try:
+        boundary = _headers(f"Content-Type: {content_type[:_MOST_HEAD_BYTES]}").get_boundary()
+    except ValueError:  # as for a file's name
+        boundary = None
     if not boundary:
         raise bad_request(f"{MULTIPART} needs a boundary in its Content-Type")
     delimiter = b"\r\n--" + boundary.encode("latin-1", "replace")
@@ -593,6 +595,8 @@ def _parse_multipart(
             raise too_large(f"the form has more than {_MOST_FIELDS} fields")
         name, value = _parse_part(part, takes_files=files is not None)
         if isinstance(value, Upload) and files is not None:
+            if name in files:
+                raise bad_request(f"'{shown(name)}' is there twice: send one file per request")
             files[name] = value
         else:
             fields.setdefault(name, []).append(str(value))
@@ -609,14 +613,26 @@ def _parse_part(part: bytes, *, takes_files: bool) -> tuple[str, str | Upload]:
     name = headers.get_param("name", header="content-disposition")
     if headers.get_content_disposition() != "form-data" or not isinstance(name, str):
         raise bad_request("a field of the multipart form has no name")
-    file_name = headers.get_filename()
-    if file_name is not None and takes_files:
-        return name, Upload(file_name, value)
-    if file_name is not None:
-        raise bad_request("files are not translated: send the text as the field 'q'")
+    file_name = _file_name(headers)
+    if file_name is not None and not takes_files:
+        raise bad_request("no file is translated here: use /translate_file, or the field 'q'")
     if str(headers.get("content-transfer-encoding", "7bit")).strip().lower() not in _PLAIN_CODING:
         raise bad_request("send fields without Content-Transfer-Encoding")
+    if file_name is not None:
+        return name, Upload(file_name, value)
     return name, _utf8(value)
+
+
+def _file_name(headers: email.message.Message) -> str | None:
+    """A file's name, without folders and with "_" for what can't be shown; None: it's no file."""
+    try:
+        name = headers.get_filename()
+    except ValueError:  # an encoding that Python knows and can't use, such as "undefined"
+        raise bad_request("the file's name has an unknown encoding") from None
+    if name is None:
+        return None
+    name = re.split(r"[/\\]", name)[-1]
+    return "".join(character if character.isprintable() else "_" for character in name)
 
 
 def _utf8(content: bytes) -> str:

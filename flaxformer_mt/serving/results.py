@@ -21,7 +21,7 @@ class ResultFile:
 
 
 class FileResults:
-    """The last files. If there are too many of them, the oldest ones make room."""
+    """The last files. If there are too many of them, the oldest ones make room for the newest."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -31,19 +31,23 @@ class FileResults:
         """Keeps a file; returns the token that it is fetched by, which can't be guessed."""
         token = secrets.token_urlsafe(32)
         self._files[token] = ResultFile(name, content, self._clock())
-        self._tidy()
+        self._make_room()
         return token
 
     def get(self, token: str) -> ResultFile | None:
         """The file, if it is still there."""
-        self._tidy()
+        self.forget_old()
         return self._files.get(token)
 
-    def _tidy(self) -> None:
-        while self._files:
-            oldest = next(iter(self._files.values()))
-            size = sum(len(file.content) for file in self._files.values())
-            is_old = self._clock() - oldest.since > SECONDS
-            if not is_old and len(self._files) <= MOST_FILES and size <= MOST_BYTES:
-                return
+    def forget_old(self) -> None:
+        """Forgets the files whose time is over; to be called once it is."""
+        now = self._clock()
+        while self._files and now - next(iter(self._files.values())).since >= SECONDS:
             self._files.popitem(last=False)
+
+    def _make_room(self) -> None:
+        self.forget_old()
+        size = sum(len(file.content) for file in self._files.values())
+        while len(self._files) > 1 and (len(self._files) > MOST_FILES or size > MOST_BYTES):
+            _, oldest = self._files.popitem(last=False)
+            size -= len(oldest.content)

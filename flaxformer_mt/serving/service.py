@@ -1,6 +1,7 @@
 """Runs the model for requests: queue, timeouts, cancellation, health, metrics."""
 
 import asyncio
+import contextlib
 import functools
 import time
 import traceback
@@ -33,6 +34,7 @@ _FAILING_AFTER = 3  # batches in a row
 # Seconds after the last of them: without requests a server wouldn't learn that it has recovered.
 _FAILING_FOR = 60.0
 _QUEUE_SECONDS = 0.5  # between a file's attempts to get into a full queue
+_FILE_RETRY = 10  # seconds
 _TOLD_WITHIN = 1.0  # seconds for abandoned requests to get their 503 at the end
 _T = TypeVar("_T")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -80,6 +82,7 @@ class Service:
             progress=self._progress,
             constraints=settings.constraints,
         )
+        self._files = 0  # being translated
         self._stopping = False
         self._deadline = 0.0
         self.hurried = asyncio.Event()  # set, `stop` waits no longer
@@ -141,6 +144,22 @@ class Service:
                 await asyncio.sleep(_QUEUE_SECONDS)
         translated = iter(done)
         return [[next(translated) for _ in text.texts] for text in task.texts]
+
+    @contextlib.contextmanager
+    def one_file(self) -> Iterator[None]:
+        """Holds the place of a file, which takes memory while it is read and translated. Raises
+        Refusal if there are no more."""
+        if self._files >= self.settings.files_at_once:
+            raise unavailable(
+                f"other files are being translated; try again in {_FILE_RETRY} s",
+                retry_after=_FILE_RETRY,
+                reason="files",
+            )
+        self._files += 1
+        try:
+            yield
+        finally:
+            self._files -= 1
 
     def _queued(self, task: TranslateTask) -> tuple[Any, list[QueuedSentence]]:
         """The sentences of a task, and what they have in common."""

@@ -96,6 +96,9 @@ class ServerSettings:
     waiting_sentences: int = _of_server(
         1024, "--queue", "sentences that may wait, of all requests; more get 503"
     )
+    files_at_once: int = _of_server(
+        4, "--files-at-once", "files that are read and translated together; more get 503"
+    )
     connections: int = _of_server(512, "--connections", "open connections")
     drain_seconds: float = _of_server(
         30.0, "--drain", "time to finish accepted requests when stopping", "SECONDS"

@@ -129,6 +129,26 @@ def test_very_deep_emphasis_stays_in_order():
     assert pretended(read_markdown(deep)).count("<em>") == 120
 
 
+def test_a_break_beside_a_line_end_leaves_no_empty_line():
+    written = pretended(read_markdown("one  \ntwo\nx@y.z\n\nlast"))
+    assert "\n\n" not in written.removesuffix("\n\nLAST") and "x@y.z" in written
+
+
+@pytest.mark.parametrize(
+    ("source", "translated"),
+    [
+        ("# \xa0one two\n", "# \xa0TWO ONE\n"),
+        ("## \f\n", "## \f\n"),
+        ("\xa0\none two\n", "\xa0\nTWO ONE\n"),
+        ("> \xa0\n> \u3000\n> one\n> two\n\nsix", "> \xa0\n> \u3000\n> TWO ONE\n\nSIX"),
+        ("- \xa0\n  one two\n", "- \xa0\n  TWO ONE\n"),
+        ("a|b\n-|-\n\x85|\x85one two\n", "A|B\n-|-\n\x85|\x85TWO ONE\n"),
+    ],
+)
+def test_white_space_that_only_unicode_has_stays(source, translated):
+    assert pretended(read_markdown(source)) == translated
+
+
 @pytest.mark.parametrize(
     "hostile",
     [

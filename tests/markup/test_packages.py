@@ -1,6 +1,7 @@
 """Word and OpenDocument files: what is translated, what stays, and what is refused."""
 
 import io
+import random
 import struct
 import zipfile
 
@@ -32,6 +33,7 @@ def in_word(paragraph: str) -> str:
             "<w:pPr><w:jc/></w:pPr>" + run(" a b "),
             "<w:pPr><w:jc/></w:pPr>" + "".join(map(run, (" ", "B A", " "))),
         ),
+        ("<w:r><w:t><![CDATA[a <]]> b</w:t></w:r>", run("B &lt; A")),
         (run("a") + "<w:proofErr/>" + run(" b"), run("B A")),
         (
             run("see ") + '<w:hyperlink r:id="1">' + run("the page") + "</w:hyperlink>",
@@ -69,10 +71,18 @@ def test_fields_stay_whole():
         run("..."),
         "<w:pPr/><w:r><w:drawing><w:p>" + run("in a box") + "</w:p></w:drawing></w:r>",
         "<w:del><w:r><w:delText>gone</w:delText></w:r></w:del>",
+        "<w:ins></w:ins>",
+        '<w:hyperlink r:id="1"><w:r><w:drawing></w:drawing></w:r></w:hyperlink>',
+        FIELD.format("begin") + FIELD.format("separate") + run("seven") + FIELD.format("end"),
     ],
 )
 def test_what_has_no_text_stays(paragraph):
     assert in_word(paragraph) == paragraph
+
+
+def test_the_namespace_may_be_the_default_one():
+    text = WORD.replace("xmlns:w", "xmlns").replace("w:", "").format("<p><r><t>a b</t></r></p>")
+    assert "B A</t>" in pretended(read_word(text))
 
 
 def test_paragraphs_of_libreoffice_are_translated():
@@ -86,6 +96,21 @@ def test_paragraphs_of_libreoffice_are_translated():
     assert body.startswith("<text:h>TWO ONE</text:h><text:p>C")
     assert "<text:span>B A</text:span>" in body
     assert "<text:note>kept</text:note>" in body and body.endswith("<text:p/>")
+
+
+@pytest.mark.parametrize("name", ["text:bookmark", "text:change"])
+def test_pairs_of_libreoffice_stay_in_order(name):
+    first, last = f'<{name}-start text:name="a"/>', f'<{name}-end text:name="a"/>'
+    source = f"<text:p>one {first}<text:span>two</text:span> three{last} four</text:p>"
+    text = pretended(read_opendocument(OPEN.format(source)))
+    assert f"<text:p>{first}FOUR THREE <text:span>TWO</text:span> ONE{last}</text:p>" in text
+
+
+def test_deleted_text_of_libreoffice_stays():
+    deleted = "<text:deletion><text:p>one two</text:p></text:deletion>"
+    source = f"<text:tracked-changes>{deleted}</text:tracked-changes><text:p>a b</text:p>"
+    text = pretended(read_opendocument(OPEN.format(source)))
+    assert deleted in text and "<text:p>B A</text:p>" in text
 
 
 @pytest.mark.parametrize("format", ["docx", "odt"])
@@ -123,13 +148,43 @@ def test_bombs_and_hostile_files_are_refused(monkeypatch):
     entity = '<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>'
     with pytest.raises(MarkupError, match="declares a document type"):
         read_package(archive({"word/document.xml": entity}), "docx")
-    monkeypatch.setattr(packages, "_MOST_TAGS", 10)
-    with pytest.raises(MarkupError, match="with 26 tags; at most"):
+    monkeypatch.setattr(packages, "_MOST_PIECES", 10)
+    with pytest.raises(MarkupError, match="26 tags, .* a docx file has at most 10"):
         read_package(word_file("<w:p/>" * 22), "docx")
+    many = {f"word/header{number}.xml": "<a/>" for number in range(10)}
+    with pytest.raises(MarkupError, match="11 tags, "):
+        read_package(archive({"word/document.xml": "<a/>", **many}), "docx")
     monkeypatch.setattr(packages, "LARGEST_UNPACKED", 1000)
     bomb = archive({"word/document.xml": "<a/>", "word/media": "0" * 100_000})
     with pytest.raises(MarkupError, match="an archive has at most 4,096 of 1,000 bytes"):
         read_package(bomb, "docx")
+
+
+def test_damaged_archives_are_refused():
+    content = word_file("<w:p>" + run("one two") + "</w:p>")
+    rng = random.Random(5)
+    refused = 0
+    for _ in range(2000):
+        damaged = bytearray(content)
+        for _ in range(3):
+            damaged[rng.randrange(len(damaged))] = rng.choice([0, 255, rng.randrange(256)])
+        try:
+            read_package(bytes(damaged), "docx")
+        except MarkupError:
+            refused += 1
+    assert refused > 1500
+
+
+def test_line_ends_count_as_tags_do(monkeypatch):
+    monkeypatch.setattr(packages, "_MOST_PIECES", 10)
+    with pytest.raises(MarkupError, match="14 tags, references and line ends"):
+        read_package(archive({"word/document.xml": "<a>" + "&lt;\n" * 6 + "</a>"}), "docx")
+
+
+def test_an_archive_is_as_large_as_what_is_in_it(monkeypatch):
+    monkeypatch.setattr(packages, "LARGEST_UNPACKED", 100)
+    with pytest.raises(MarkupError, match="a docx file has at most 100 bytes"):
+        read_package(word_file("<w:p/>"), "docx")
 
 
 def test_a_size_that_is_a_lie_unpacks_no_more():

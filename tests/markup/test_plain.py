@@ -26,6 +26,7 @@ def test_each_line_is_a_text():
         ("{\\an8}one two", "{\\an8}TWO ONE"),
         ("<v Anna>one two</v>", "<v Anna>TWO ONE</v>"),
         ("♪", "♪"),
+        ("<c.loud>one two</c> three", "THREE <c.loud>TWO ONE</c>"),
     ],
 )
 def test_a_cue_keeps_its_lines_and_tags(cue, translated):
@@ -35,15 +36,39 @@ def test_a_cue_keeps_its_lines_and_tags(cue, translated):
     )
 
 
+@pytest.mark.parametrize("times", [TIMES, "00:01 --> 00:02"])
+def test_a_cue_may_follow_without_an_empty_line(times):
+    source = f"1\n{times}\n{{}}\n2\n{times}\n3\n{times}\n{{}}"
+    assert pretended(read_subtitles(source.format("one two\nsix", "three four"))) == (
+        source.format("SIX\nTWO ONE", "FOUR THREE")
+    )
+
+
 def test_notes_and_styles_of_webvtt_stay():
     head = "WEBVTT\n\nNOTE one\ntwo\n\nSTYLE\n::cue { color: red }\n\n"
     head += "intro\n00:01.000 --> 00:02.000\n"
     assert pretended(read_subtitles(head + "one two\n")) == head + "TWO ONE\n"
 
 
-@pytest.mark.parametrize("hostile", ["<a", "<" + "a" * 50, "{", "- ", "a ", "<i>", "</i>"])
+def test_references_of_webvtt_are_read_and_written():
+    cue = "WEBVTT\n\n00:01.000 --> 00:02.000\n{}\n"
+    source = cue.format("a &lt;b&gt; R&amp;D\n<i>x&nbsp;y &x; AT&T</i>")
+    texts = [segment.text for segment in read_subtitles(source).segments]
+    assert texts == ["a <b> R&D x y &x; AT&T"]
+    written = pretended(read_subtitles(cue.format("- a &lt;b&gt;\n- R&amp;D is AT&T")))
+    assert written == cue.format("- &lt;B&gt; A\n- AT&amp;T IS R&amp;D")
+    without_text = cue.format("&lt;\n&gt;").replace("\n", "\r\n")
+    assert pretended(read_subtitles(without_text)) == without_text
+    srt = f"1\n{TIMES}\n{{}}\n"
+    assert pretended(read_subtitles(srt.format("R&D is"))) == srt.format("IS R&D")
+
+
+@pytest.mark.parametrize(
+    "hostile", ["<a", "<" + "a" * 50, "{", "- ", "a ", "<i>", "</i>", "&", "&lt;"]
+)
 def test_hostile_cues_take_linear_time(hostile):
     assert pretended(read_subtitles(f"{TIMES}\n" + hostile * 10_000))
+    assert pretended(read_subtitles(f"WEBVTT\n{TIMES}\n" + hostile * 10_000))
     assert pretended(read_subtitles(f"{TIMES}\n<" + "a" * 200_000))
 
 

@@ -4,10 +4,13 @@ import io
 import socket
 import time
 import urllib.parse
+import urllib.request
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from flaxformer_mt.serving import app, results as results_module
 from flaxformer_mt.serving.results import MOST_FILES, SECONDS, FileResults
 from flaxformer_mt.serving.settings import ServerSettings, SettingsError
 from tests.markup.archives import run as word_run, word_file
@@ -50,6 +53,71 @@ def test_results_are_forgotten():
     tokens = [results.add("b", b"b") for _ in range(MOST_FILES + 1)]
     assert results.get(tokens[0]) is None and results.get(tokens[1]) is not None
     assert results.get("other") is None
+
+
+def test_the_newest_result_stays_however_large(monkeypatch):
+    monkeypatch.setattr(results_module, "MOST_BYTES", 10)
+    results = FileResults()
+    small, large = results.add("a", b"a"), results.add("b", b"b" * 20)
+    assert results.get(small) is None and results.get(large) is not None
+
+
+def test_a_result_leaves_memory_though_nobody_asks(monkeypatch):
+    monkeypatch.setattr(results_module, "SECONDS", 0.05)
+    monkeypatch.setattr(app, "SECONDS", 0.05)
+    left = []
+    forget = FileResults.forget_old
+
+    def noted(results):
+        forget(results)
+        left.append(len(results._files))
+
+    monkeypatch.setattr(FileResults, "forget_old", noted)
+    with running(StandIn()) as server:
+        translated(server, "a.txt", b"one")
+        wait_for(lambda: len(left) > 1)
+    assert left[-1] == 0
+
+
+@pytest.mark.parametrize(
+    "content", [b"a  b\r\n\tc", word_file("<w:p>" + word_run("a  b") + "</w:p>")]
+)
+def test_a_file_in_the_language_asked_for_stays_byte_for_byte(server, content):
+    name = "a.docx" if content.startswith(b"PK") else "a.txt"
+    status, answer, _ = send(server, name, content, target="en")
+    assert status == 200
+    path = urllib.parse.urlsplit(answer["translatedFileUrl"]).path
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}") as downloaded:
+        assert downloaded.read() == content
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ('filename="..\\..\\a/b c.txt"', "b%20c.txt"),
+        ("filename*=UTF-8''a%0d%0aX:%20y.txt", "a__X%3A%20y.txt"),
+        ("filename*=utf-7''a+2AA-.txt", "a_.txt"),
+        ('filename="\\"a\\"; x=.txt"', "%22a%22%3B%20x%3D.txt"),
+        ('filename="\u202eä.txt"', "_%C3%A4.txt"),
+    ],
+)
+def test_names_of_files_are_harmless(server, given, sent):
+    body, headers = form("NAME", b"one", source="en", target="de", api_key="secret")
+    body = body.replace(b'filename="NAME"', given.encode())
+    status, answer, _ = server.ask("POST", "/translate_file", body, headers)
+    assert status == 200, answer
+    path = urllib.parse.urlsplit(answer["translatedFileUrl"]).path
+    expected = f"attachment; filename*=UTF-8''{sent}"
+    assert server.get(path)[2]["content-disposition"] == expected
+
+
+@pytest.mark.parametrize("encoding", ["undefined", "idna", "ut\0f"])
+def test_unusable_encodings_of_names_are_refused(server, encoding):
+    body, headers = form("NAME", b"one", source="en", target="de", api_key="secret")
+    named = body.replace(b'filename="NAME"', f"filename*={encoding}''a%ff.txt".encode())
+    assert server.ask("POST", "/translate_file", named, headers)[0] == 400
+    headers = {"Content-Type": "multipart/form-data; boundary*=undefined''x"}
+    assert server.ask("POST", "/translate_file", body, headers)[0] == 400
 
 
 def test_text_comes_back_under_an_address_that_needs_no_key(server):
@@ -98,6 +166,29 @@ def test_wrong_files_are_refused(server):
     assert server.ask("POST", "/translate_file", b"{}", {"content-type": "a/b"})[0] == 415
 
 
+def test_two_files_are_refused(server):
+    body, headers = form("a.txt", b"one", source="en", target="de", api_key="secret")
+    file = body[body.rindex(b"--x\r\n") : -len(b"--x--\r\n")]
+    status, answer, _ = server.ask("POST", "/translate_file", file + body, headers)
+    assert status == 400 and "'file' is there twice" in answer["error"]
+
+
+def test_an_encoded_file_is_refused(server):
+    body, headers = form("a.txt", b"b25l", source="en", target="de", api_key="secret")
+    body = body.replace(b'a.txt"', b'a.txt"\r\nContent-Transfer-Encoding: base64')
+    status, answer, _ = server.ask("POST", "/translate_file", body, headers)
+    assert status == 400 and "without Content-Transfer-Encoding" in answer["error"]
+
+
+def test_metrics_count_downloads_without_their_secret():
+    with running(StandIn()) as server:
+        path = translated(server, "a.txt", b"one")
+        server.get(path)
+        metrics = server.get("/metrics")[1].decode()
+    assert 'path="/download_file/{name}",status="200"' in metrics
+    assert path not in metrics
+
+
 def test_a_client_that_leaves_stops_the_work():
     stand_in = StandIn()
     stand_in.open.clear()
@@ -112,6 +203,21 @@ def test_a_client_that_leaves_stops_the_work():
         stand_in.open.set()
         assert server.translate("last one")[0] == 200
         assert sum(len(lines) for lines, _ in stand_in.calls) <= 3
+
+
+def test_files_beyond_those_at_once_are_refused():
+    stand_in = StandIn()
+    stand_in.open.clear()
+    with running(stand_in, files_at_once=1) as server, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(send, server, "a.txt", b"one")
+        wait_for(lambda: len(stand_in.calls) > 0)
+        status, answer, headers = send(server, "b.txt", b"two")
+        stand_in.open.set()
+        assert first.result()[0] == 200
+        assert (status, headers["retry-after"]) == (503, "10")
+        assert "other files" in answer["error"] and server.refused("files") == 1
+        assert send(server, "a.docx", b"wrong")[0] == 400
+        assert send(server, "b.txt", b"two")[0] == 200
 
 
 def wait_for(holds, seconds=20.0):

@@ -150,7 +150,7 @@ FILE = b'--x\r\nContent-Disposition: form-data; name="q"; filename="a.txt"\r\n\r
         (FIELD % (b"q", b"\xff") + b"--x--", 400, "not UTF-8"),
         (FIELD % (b"\xff", b"a") + b"--x--", 400, "not UTF-8"),
         (FIELD % (b"a", b"") * 101 + b"--x--", 413, "more than 100 fields"),
-        (FILE, 400, "files are not translated"),
+        (FILE, 400, "no file is translated here"),
         (
             FILE.replace(b"; filename", b"; a=").replace(
                 b"\r\n\r\n", b"\r\nContent-Transfer-Encoding: base64\r\n\r\n"
@@ -164,7 +164,7 @@ FILE = b'--x\r\nContent-Disposition: form-data; name="q"; filename="a.txt"\r\n\r
         (FIELD % (b"text", b"a --x--\n--x; filename=b") + b"--x--", 200, ""),
         (FIELD % (b"text; filename=b", b"a") + b"--x--", 400, "unknown key 'text; filename=b'"),
         (FIELD.replace(b"; name", b"; a=b; NAME") % (b"text", b"a") + b"--x--", 200, ""),
-        (FILE.replace(b"filename=", b"filename*=UTF-8''"), 400, "files are not translated"),
+        (FILE.replace(b"filename=", b"filename*=UTF-8''"), 400, "no file is translated here"),
         (FIELD % (b"text", b"a"), 400, "does not end"),
     ],
     ids=range(17),
