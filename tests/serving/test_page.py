@@ -373,7 +373,7 @@ def test_the_api_page_shows_every_address(browser, server):
     with visiting(browser, f"{server.url}/docs") as page:
         page.wait_for_selector("pre")
         addresses = page.locator("h2.address").all_inner_texts()
-        assert len(addresses) == 7 and "/translate" in addresses[0]
+        assert len(addresses) == 9 and "/translate" in addresses[0]
         assert f"curl {server.url}/translate" in page.inner_text("main")
 
 
