@@ -103,7 +103,7 @@ def test_tools_and_extras_are_added_once_and_changed_requirements_install_all(ch
     assert done.returncode == 2 and calls == []
     assert (
         "'tpus' is not one of tpu, cuda, gcs, export, hub, serve, figures, wandb, mlflow, ray, "
-        "dedup, langid, memories, docs, dev" in done.stderr
+        "dedup, langid, memories, markdown, docs, dev" in done.stderr
     )
     _, calls = checkout.run("x", FLAXFORMER_EXTRAS="tpu,export")
     assert calls == ["venv", f"pip {checkout.root}[tpu,export]"]
