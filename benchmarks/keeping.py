@@ -52,13 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     scores = corpus_scores(plain, references)
     rng = random.Random(SEED)
     metrics = {"bleu_of_lines_as_they_were": scores.bleu}
-    for name, settings, given in (
+    for name, settings, lines in (
         ("items", {"keep": True}, [with_item(line, rng) for line in sources]),
         ("words", {"copy_unknown": True}, [with_unknown(line, rng) for line in sources]),
     ):
-        metrics[name] = sum(line.added is not None for line in given)
-        for ending, kept in (("", settings), ("_without", dict.fromkeys(settings, False))):
-            share, bleu = kept_and_bleu(translator.with_config(**kept), given, references)
+        metrics[name] = sum(line.added is not None for line in lines)
+        for ending, changes in (("", settings), ("_without", dict.fromkeys(settings, False))):
+            share, bleu = kept_and_bleu(translator.with_config(**changes), lines, references)
             metrics[f"{name}_kept_share{ending}"] = share
             metrics[f"bleu_beside_{name}{ending}"] = bleu
     result = write_result(
@@ -89,8 +89,8 @@ class Line(NamedTuple):
         """The output without what was added, if it has it."""
         if self.added is None:
             return output
-        rest = " ".join(output.replace(self.added, "", 1).split())
-        return re.sub(r" ([.,!?;:])", r"\1", rest)
+        remaining_text = " ".join(output.replace(self.added, "", 1).split())
+        return re.sub(r" ([.,!?;:])", r"\1", remaining_text)
 
 
 def kept_and_bleu(
@@ -99,10 +99,10 @@ def kept_and_bleu(
     """The share of what was added that the outputs have, and BLEU of the outputs without it."""
     translations = translator.translate([line.text for line in given])
     pairs = list(zip(given, [translation.text for translation in translations], strict=True))
-    kept = sum(line.is_kept(output) for line, output in pairs)
+    kept_count = sum(line.is_kept(output) for line, output in pairs)
     added = sum(line.added is not None for line in given)
     rests = [line.without(output) for line, output in pairs]
-    return kept / added, corpus_scores(rests, references).bleu
+    return kept_count / added, corpus_scores(rests, references).bleu
 
 
 def with_item(line: str, rng: random.Random) -> Line:

@@ -94,12 +94,12 @@ def of_captions(
     without = [translation.text for translation in translator.translate(sources)]
     plain = [" ".join(segment.text for segment in read_html(line).segments) for line in outputs]
     scores, scores_without = (corpus_scores(lines, references) for lines in (plain, without))
-    kept = [elements_kept(*pair) for pair in zip(tagged, outputs, strict=True)]
+    kept_counts = [elements_kept(*pair) for pair in zip(tagged, outputs, strict=True)]
     tags = sum(line.count("</") for line in tagged)
     metrics = {
         "tags": tags,
-        "well_formed_share": 1 - kept.count(None) / len(kept),
-        "tags_kept_share": sum(filter(None, kept)) / tags,
+        "well_formed_share": 1 - kept_counts.count(None) / len(kept_counts),
+        "tags_kept_share": sum(filter(None, kept_counts)) / tags,
         "bleu": scores.bleu,
         "bleu_without": scores_without.bleu,
         "bleu_lost": scores_without.bleu - scores.bleu,
@@ -188,9 +188,9 @@ class MarkingSampler(SentenceSampler):
         end = chr(ord(begin) + 1)
 
         def marked(text: str, articles: set[str]) -> str:
-            first, *others = text.split(" ")
-            if first in articles and others:
-                return " ".join([first, begin + others[0], *others[1:]]) + end
+            first, *following_words = text.split(" ")
+            if first in articles and following_words:
+                return " ".join([first, begin + following_words[0], *following_words[1:]]) + end
             return begin + text + end
 
         if phrase:
@@ -247,8 +247,10 @@ def of_grammar(translator: fm.Translator, sentences: Sequence[MarkedSentence]) -
         ):
             document = read_html(page)
             (segment,) = document.segments
-            whole = AlignedSentence(sentence.source, sentence.target, links=alignment.links)
-            output = document.joined([placed(segment, sentence.target, [whole])])
+            aligned_sentence = AlignedSentence(
+                sentence.source, sentence.target, links=alignment.links
+            )
+            output = document.joined([placed(segment, sentence.target, [aligned_sentence])])
             right += placed_right(output, sentence, phrases)
         metrics[f"tags_placed_share{name}"] = right / total
 

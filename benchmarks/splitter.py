@@ -182,13 +182,13 @@ def scored(
     """F1 in percent, by language."""
     scores: dict[str, float] = {}
     for language, answer in answers.items():
-        right = given = wanted = 0
+        right = answered_count = expected_count = 0
         for sentences, (text, expected) in zip(answer, texts[language], strict=True):
             answered = {*places(sentences, text)}
             right += len(answered & expected)
-            given += len(answered)
-            wanted += len(expected)
-        scores[language] = 100.0 * 2 * right / (given + wanted)
+            answered_count += len(answered)
+            expected_count += len(expected)
+        scores[language] = 100.0 * 2 * right / (answered_count + expected_count)
     return scores
 
 

@@ -129,9 +129,9 @@ def translate_document_file(
     if target is not None:
         _check_output(source, target)
     keep_elements = arguments.texts("keep_elements", keep_elements)
-    name, given = _read_archive(source) if format in _PACKAGES else _read(source)
+    name, content = _read_archive(source) if format in _PACKAGES else _read(source)
     try:
-        opened = open_file(given, format, keep=keep_elements)
+        opened = open_file(content, format, keep=keep_elements)
     except MarkupError as error:
         raise error.of_file(name) from error
     translated, texts = _translated(_loaded(run), opened.documents, options, _reported)
@@ -143,8 +143,8 @@ def _checked(format: str, formats: Sequence[str], wanted: WantedOfAll) -> Search
     if format not in formats:
         if format in _PACKAGES:
             raise ConfigError(f"format = {format!r} isn't text: use translate_document_file")
-        *others, last = map(repr, formats)
-        raise ConfigError(f"format = {format!r} must be {', '.join(others)} or {last}")
+        *first_formats, last = map(repr, formats)
+        raise ConfigError(f"format = {format!r} must be {', '.join(first_formats)} or {last}")
     options = options_of_all(wanted, "translate_document")
     if options.n_best != 1:
         raise ConfigError(f"n_best = {options.n_best}: a document has one translation")
@@ -235,14 +235,14 @@ def _translated(
     _check_single(translator, segments)
     texts = _texts(translator, segments, options)
     lines = [sentence for text in texts for sentence in text.texts]
-    found = _searched(translator, lines, options)
-    translations = list(found if watched is None else watched(found, len(lines)))
+    searched = _searched(translator, lines, options)
+    translations = list(searched if watched is None else watched(searched, len(lines)))
     alignments = _alignments(translator, segments, texts, translations)
     blanks = has_blanks_between_sentences(translator.tgt_lang)
     contents: list[Raw] = []
-    rest = iter(translations)
+    remaining = iter(translations)
     for segment, text in zip(segments, texts, strict=True):
-        outputs = [translation.text for translation in itertools.islice(rest, len(text.texts))]
+        outputs = [translation.text for translation in itertools.islice(remaining, len(text.texts))]
         aligned = [next(alignments) if segment.needs_alignment else None for _ in outputs]
         contents.append(placed(segment, *joined_and_aligned(text, outputs, aligned, blanks=blanks)))
     joined = joined_all(documents, contents)

@@ -148,13 +148,13 @@ class _Continued(Sink):
         current = json.loads(json.dumps(self._identity))
         name = difference(recorded, current)
         if name is not None:
-            before, now = (
+            recorded_value, current_value = (
                 repr(settings[name]) if name in settings else "not set"
                 for settings in (recorded, current)
             )
             raise OutputError(
-                f"{self._record}: was written with {name} {before}, but now it is {now}: "
-                "use the earlier command, or start over with --restart"
+                f"{self._record}: was written with {name} {recorded_value}, but now it is "
+                f"{current_value}: use the earlier command, or start over with --restart"
             )
         return done, output
 

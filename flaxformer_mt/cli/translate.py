@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from flaxformer_mt.bulk.job import FileReport
     from flaxformer_mt.bulk.translating import TranslationCounts
     from flaxformer_mt.decoding.constraints.terminology import Terminology
+    from flaxformer_mt.decoding.options import WantedOfAll
 
 DOCUMENTS = ("html", "xml", "markdown", "docx", "odt", "srt", "vtt")
 # The options that only lines have.
@@ -177,8 +178,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     output_format = options.output_format or options.format
     _check_formats(options, parser, output_format)
     form = _form(options, parser, output_format)
-    terminology = _terminology(options, parser)
-    sampling = sampling_of(options, parser)
+    wanted = _wanted_of_all(options, parser)
 
     def translate_file(run: Loader, **output_flags: Any) -> FileReport[TranslationCounts]:
         return fm.translate_file(
@@ -186,13 +186,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             input=options.input,
             form=form,
             prefix=options.prefix,
-            n_best=options.n_best,
-            overlong=options.overlong,
-            suppress=options.suppress,
-            forbid=options.forbid,
-            terminology=terminology,
-            sampling=sampling,
-            mbr=options.mbr,
+            **wanted,
             **output_flags,
         )
 
@@ -204,8 +198,7 @@ def _translate_document(options: Namespace, parser: ArgumentParser) -> int:
         if getattr(options, name) != parser.get_default(name):
             flag = "--" + name.replace("_", "-")
             parser.error(f"{flag} is for lines: leave it out with --format {options.format}")
-    terminology = _terminology(options, parser)
-    sampling = sampling_of(options, parser)
+    wanted = _wanted_of_all(options, parser)
     open_run(options.workdir)  # says what is wrong before JAX is loaded
     translated = fm.translate_document_file(
         functools.partial(loaded, options),
@@ -213,16 +206,24 @@ def _translate_document(options: Namespace, parser: ArgumentParser) -> int:
         options.output,
         format=options.format,
         keep_elements=options.keep_elements,
-        overlong=options.overlong,
-        suppress=options.suppress,
-        forbid=options.forbid,
-        terminology=terminology,
-        sampling=sampling,
-        mbr=options.mbr,
+        **wanted,
     )
     for line in translated.describe():
         say(line)
     return 0
+
+
+def _wanted_of_all(options: Namespace, parser: ArgumentParser) -> WantedOfAll:
+    """What the flags ask for all lines, or all sentences of a document."""
+    return {
+        "n_best": options.n_best,
+        "overlong": options.overlong,
+        "suppress": options.suppress,
+        "forbid": options.forbid,
+        "terminology": _terminology(options, parser),
+        "sampling": sampling_of(options, parser),
+        "mbr": options.mbr,
+    }
 
 
 def _terminology(options: Namespace, parser: ArgumentParser) -> Terminology | None:

@@ -45,11 +45,11 @@ class Keeping:
     def _marked(self, line: str, symbols: Sequence[str]) -> MarkedLine:
         src = self.vocabularies.src
         lead = lead_of(line, src, self.tags)
-        others: list[Kept] = []
+        unknown: list[Kept] = []
         body = line.removeprefix(lead)
         if self.unknown:
-            others = unknown_words(body, src)
-        return marked(line, lead=lead, others=others, keep=self.fixed, but=symbols)
+            unknown = unknown_words(body, src)
+        return marked(line, lead=lead, others=unknown, keep=self.fixed, but=symbols)
 
     def check(
         self, lines: Sequence[MarkedLine], options: SearchOptions, wanted: Sequence[LineOptions]
@@ -60,8 +60,8 @@ class Keeping:
             if not line.kept:
                 continue
             for phrase in (*options.forbid, *of_line.forbid):
-                whole = regex.compile(rf"(?<!\w){regex.escape(phrase.strip())}(?!\w)")
-                if phrase.strip() and any(map(whole.search, line.kept)):
+                whole_phrase = regex.compile(rf"(?<!\w){regex.escape(phrase.strip())}(?!\w)")
+                if phrase.strip() and any(map(whole_phrase.search, line.kept)):
                     raise LineError(
                         number, f"the forbidden phrase {phrase!r} is in text that is kept as it is"
                     )
@@ -139,8 +139,10 @@ def _texts(restorer: Restorer, translation: Translation) -> list[Target]:
     had to be cleaned; nothing of a line without kept texts, or one kept whole."""
     if not restorer.line.kept or restorer.line.is_kept_whole:
         return []
-    cleaned = [(each, restorer.cleaned(each.text)) for each in translation.hypotheses]
-    return [each.tokens if each.text == text else text for each, text in cleaned]
+    cleaned = [
+        (hypothesis, restorer.cleaned(hypothesis.text)) for hypothesis in translation.hypotheses
+    ]
+    return [hypothesis.tokens if hypothesis.text == text else text for hypothesis, text in cleaned]
 
 
 def _with_kept(
@@ -193,13 +195,13 @@ def _marked_target(target: str, source: MarkedLine) -> MarkedLine:
 def _places(kept_texts: Sequence[str], target: str) -> list[tuple[int, int]]:
     """Where a translation has texts that are kept, in order: the longest are looked for first."""
     places: list[tuple[int, int]] = []
-    taken = bytearray(len(target))  # 1 for each character that is in a place
+    is_taken = bytearray(len(target))  # 1 for each character that is in a place
     counts = collections.Counter(kept_texts)
-    for kept in sorted(counts, key=len, reverse=True):
-        spans = (match.span() for match in regex.finditer(regex.escape(kept), target))
-        free = ((start, end) for start, end in spans if not any(taken[start:end]))
-        for start, end in itertools.islice(free, counts[kept]):
-            taken[start:end] = b"\x01" * (end - start)
+    for kept_text in sorted(counts, key=len, reverse=True):
+        spans = (match.span() for match in regex.finditer(regex.escape(kept_text), target))
+        free = ((start, end) for start, end in spans if not any(is_taken[start:end]))
+        for start, end in itertools.islice(free, counts[kept_text]):
+            is_taken[start:end] = b"\x01" * (end - start)
             places.append((start, end))
     return sorted(places)
 
@@ -214,11 +216,11 @@ def unmarked(
     origins = dict((tgt_word, src_word) for src_word, tgt_word in alignment.links)
     links = []
     for number in range(len(tgt.words)):
-        found = src.of_kept.get(tgt.kept.get(number, ("", 0)))
-        if found is None and (word := tgt.marked.get(number)) in origins:
-            found = src.of_marked.get(origins[word])
-        if found is not None:
-            links.append((found, number))
+        source_word = src.of_kept.get(tgt.kept.get(number, ("", 0)))
+        if source_word is None and (word := tgt.marked.get(number)) in origins:
+            source_word = src.of_marked.get(origins[word])
+        if source_word is not None:
+            links.append((source_word, number))
     return Alignment(src_words=tuple(src.words), tgt_words=tuple(tgt.words), links=tuple(links))
 
 
@@ -237,21 +239,21 @@ class _Words:
 
     @functools.cached_property
     def of_kept(self) -> dict[tuple[str, int], int]:
-        return {kept: number for number, kept in reversed(self.kept.items())}
+        return {kept_word: number for number, kept_word in reversed(self.kept.items())}
 
     @classmethod
     def of(cls, line: MarkedLine, places: WordPlaces) -> _Words:
         text, origins = put_back(line.text, line.kept), _origins(line, places)
         words = places(text)
         marked: dict[int, int] = {}
-        kept: dict[int, tuple[str, int]] = {}
+        kept_words: dict[int, tuple[str, int]] = {}
         for number, (start, end) in enumerate(words):
             for origin in origins[start:end]:
                 if isinstance(origin, int):
                     marked.setdefault(number, origin)
                 elif origin is not None:
-                    kept.setdefault(number, origin)
-        return cls([text[start:end] for start, end in words], marked, kept)
+                    kept_words.setdefault(number, origin)
+        return cls([text[start:end] for start, end in words], marked, kept_words)
 
 
 def _origins(line: MarkedLine, places: WordPlaces) -> list[int | tuple[str, int] | None]:
@@ -259,11 +261,13 @@ def _origins(line: MarkedLine, places: WordPlaces) -> list[int | tuple[str, int]
     a kept text. Blanks are of nothing."""
     of_marked = _numbered(line.text, places)
     origins: list[int | tuple[str, int] | None] = []
-    at = 0
-    for part, kept in itertools.zip_longest(line.text.split(MARK), line.kept, fillvalue=""):
-        origins += of_marked[at : at + len(part)]
-        origins += [None if word is None else (kept, word) for word in _numbered(kept, places)]
-        at += len(part) + len(MARK)
+    position = 0
+    for part, kept_text in itertools.zip_longest(line.text.split(MARK), line.kept, fillvalue=""):
+        origins += of_marked[position : position + len(part)]
+        origins += [
+            None if word is None else (kept_text, word) for word in _numbered(kept_text, places)
+        ]
+        position += len(part) + len(MARK)
     return origins
 
 

@@ -27,12 +27,12 @@ class References:
     columns: tuple[Sequence[str | None], ...]
 
     def __post_init__(self) -> None:
-        first, *others = self.columns
-        for number, other in enumerate(others, start=2):
-            if len(other) != len(first):
+        first, *further_columns = self.columns
+        for number, further_column in enumerate(further_columns, start=2):
+            if len(further_column) != len(first):
                 raise ScoringError(
-                    f"reference {number} has {counted(len(other), 'sentence')}, but the first has "
-                    f"{len(first):,}: they must be aligned line by line"
+                    f"reference {number} has {counted(len(further_column), 'sentence')}, but "
+                    f"the first has {len(first):,}: they must be aligned line by line"
                 )
         for line, texts in enumerate(zip(*self.columns, strict=True), start=1):
             if all(text is None for text in texts):

@@ -308,13 +308,15 @@ class _Reader:
         if stored is None:
             raise ExportError(f"the model has no array '{name}'")
         fits = len(stored.shape) == len(shape) and all(
-            size in (None, own) for own, size in zip(stored.shape, shape, strict=True)
+            size in (None, stored_size)
+            for stored_size, size in zip(stored.shape, shape, strict=True)
         )
         if not fits:
-            wanted = " x ".join("any" if size is None else str(size) for size in shape)
-            found = " x ".join(map(str, stored.shape))
+            expected_shape = " x ".join("any" if size is None else str(size) for size in shape)
+            stored_shape = " x ".join(map(str, stored.shape))
             raise ExportError(
-                f"the array '{name}' is {found}, but special:model.yml describes {wanted}"
+                f"the array '{name}' is {stored_shape}, but special:model.yml describes "
+                f"{expected_shape}"
             )
         array = np.asarray(stored, np.float32)
         if not np.isfinite(array).all():

@@ -64,8 +64,8 @@ def marked(
         spans = _with_bare_sentences(body, without, spans, keep=keep)
     if not spans:
         return MarkedLine(text)
-    kept = tuple(body[span.start : span.end] for span in spans)
-    return MarkedLine(lead + _marked(body, spans), kept, cores, lead)
+    kept_texts = tuple(body[span.start : span.end] for span in spans)
+    return MarkedLine(lead + _marked(body, spans), kept_texts, cores, lead)
 
 
 def with_marks(text: str, *, but: Collection[str] = ()) -> MarkedLine:
@@ -94,24 +94,24 @@ def taken_out_with_places(text: str) -> tuple[str, list[int]]:
     in the marked text, in bytes."""
     parts: list[str] = []
     places: list[int] = []
-    start = at = 0
+    start = marked_place = 0
     for match in itertools.chain(_TAKEN_OUT.finditer(text), (None,)):
         end = len(text) if match is None else match.start()
         part = text[start:end]
         size = len(part.encode())
         parts.append(part)
-        places += range(at, at + size)
-        at += size
+        places += range(marked_place, marked_place + size)
+        marked_place += size
         if match is not None:
-            at += len(match[0].encode())
+            marked_place += len(match[0].encode())
             start = match.end()
-    return "".join(parts), [*places, at]
+    return "".join(parts), [*places, marked_place]
 
 
 def _found(text: str, but: Collection[str], *, keep: bool) -> list[Kept]:
     """What must stay in a text, but for texts in `but`; unless `keep`, only marks that it has."""
     spans = [span for span in kept_spans(text) if span.core(text) not in but] if keep else []
-    return _with(spans, [Kept.whole(*found.span()) for found in regex.finditer(MARK, text)])
+    return _with(spans, [Kept.whole(*mark.span()) for mark in regex.finditer(MARK, text)])
 
 
 def _marked(text: str, spans: Sequence[Kept]) -> str:
@@ -123,13 +123,13 @@ def _marked(text: str, spans: Sequence[Kept]) -> str:
 def _with(spans: list[Kept], others: Iterable[Kept]) -> list[Kept]:
     """The spans and those of the others that don't overlap any, in order."""
     merged = [*spans]
-    taken = sorted((span.start, span.end) for span in spans)
+    taken_spans = sorted((span.start, span.end) for span in spans)
     number = 0
-    for other in others:
-        while number < len(taken) and taken[number][1] <= other.start:
+    for candidate in others:
+        while number < len(taken_spans) and taken_spans[number][1] <= candidate.start:
             number += 1
-        if number == len(taken) or other.end <= taken[number][0]:
-            merged.append(other)
+        if number == len(taken_spans) or candidate.end <= taken_spans[number][0]:
+            merged.append(candidate)
     return sorted(merged, key=lambda span: span.start)
 
 
@@ -147,13 +147,13 @@ def _with_bare_sentences(
         return spans
     result: list[Kept] = []
     waiting = iter(spans)
-    at = len(sentences.glue[0])  # in `text`
+    place = len(sentences.glue[0])  # in `text`
     for sentence, glue in zip(sentences.texts, sentences.glue[1:], strict=True):
         inner = list(itertools.islice(waiting, sentence.count(MARK)))
         size = len(sentence) + sum(span.end - span.start - len(MARK) for span in inner)
         if _has_letters(sentence) or not (inner or keep):
             result += inner
         else:
-            result.append(Kept.whole(at, at + size))
-        at += size + len(glue)
+            result.append(Kept.whole(place, place + size))
+        place += size + len(glue)
     return result

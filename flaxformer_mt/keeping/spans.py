@@ -89,8 +89,8 @@ class Kept:
 def kept_spans(text: str) -> list[Kept]:
     """What must stay in a text, in its order. Takes time linear in the text's length."""
     spans: list[Kept] = []
-    found = [*_joined(text, _found(text)), ("", len(text), len(text))]
-    for (kind, start, end), (_, limit, _) in itertools.pairwise(found):
+    matches = [*_joined(text, _found(text)), ("", len(text), len(text))]
+    for (kind, start, end), (_, limit, _) in itertools.pairwise(matches):
         begin = spans[-1].end if spans else 0
         outer = start, end
         if kind in _PLACEHOLDERS:
@@ -143,20 +143,20 @@ def _end_of_url(text: str, start: int, end: int) -> int:
 
 def _joined(text: str, found: Iterator[Found]) -> Iterator[Found]:
     """Placeholders with next to nothing between them are one."""
-    held: Found | None = None
+    waiting: Found | None = None
     for kind, start, end in found:
-        if held is not None:
-            gap_start = held[2]
+        if waiting is not None:
+            gap_start = waiting[2]
             is_near = gap_start == start or (
                 start - gap_start <= 3 and _BETWEEN.fullmatch(text, gap_start, start)
             )
-            if is_near and held[0] in _PLACEHOLDERS and kind in _PLACEHOLDERS:
-                held = held[0], held[1], end
+            if is_near and waiting[0] in _PLACEHOLDERS and kind in _PLACEHOLDERS:
+                waiting = waiting[0], waiting[1], end
                 continue
-            yield held
-        held = kind, start, end
-    if held is not None:
-        yield held
+            yield waiting
+        waiting = kind, start, end
+    if waiting is not None:
+        yield waiting
 
 
 def _with_attached(text: str, start: int, end: int, begin: int, limit: int) -> tuple[int, int]:

@@ -113,16 +113,16 @@ class HtmlReader:
         name = token.name
         while self._open and name in _ENDED_BY.get(self._open[-1].name, ()):
             self._pop()
-        kept: Literal["", "inline", "block"] = ""
+        keeping: Literal["", "inline", "block"] = ""
         if self._is_kept(token):
-            kept = self.kept or ("block" if name in _BLOCKS else "inline")
+            keeping = self.kept or ("block" if name in _BLOCKS else "inline")
         is_empty = name in _VOID or (raw.endswith("/>") and name not in WITHOUT_TAGS)
         if not is_empty:
-            self._open.append(_Element(name, kept))
+            self._open.append(_Element(name, keeping))
             self._open_names[name] += 1
 
-        if kept:
-            self._keep(raw, kept)
+        if keeping:
+            self._keep(raw, keeping)
         elif name in _BLOCKS:
             self.assembler.block(tuple(self._translated(token)))
         elif is_empty:
@@ -132,13 +132,13 @@ class HtmlReader:
 
     def _end(self, token: Token, raw: str) -> None:
         name = token.name
-        kept = self.kept
+        keeping = self.kept
         if self._open_names[name]:
             while (element := self._pop()).name != name:
                 pass
-            kept = element.kept
-        if kept:
-            self._keep(raw, kept)
+            keeping = element.kept
+        if keeping:
+            self._keep(raw, keeping)
         elif name in _BLOCKS:
             self.assembler.block((raw,))
         elif name == "br":  # which browsers read as a start tag

@@ -81,8 +81,8 @@ class _MarkdownReader:
         self._parser = make_parser()
         self._environment: Environment = {}
         self._lines = [
-            _Line(found.start(), found[1].replace("\0", "\ufffd"), found[2])
-            for found in _LINE.finditer(text)
+            _Line(line_match.start(), line_match[1].replace("\0", "\ufffd"), line_match[2])
+            for line_match in _LINE.finditer(text)
         ]
         self._end = 0  # of what is read
         self._html = HtmlReader("", frozenset())
@@ -135,8 +135,8 @@ class _MarkdownReader:
             start += 1
         reader = _InlineReader(content[start:], writer, _html_reader(self._keep))
         document = reader.document()
-        kept = writer.finished(content[:start])
-        return Document((kept, *document.parts), document.segments)
+        finished = writer.finished(content[:start])
+        return Document((finished, *document.parts), document.segments)
 
     def _place(self, block: MarkdownToken, content: Sequence[str], *, is_heading: bool) -> _Place:
         lines = self._lines[slice(*(block.map or ()))]
@@ -217,7 +217,7 @@ def _cells(line: str, contents: Sequence[str]) -> list[int]:
 
 def _split_cells(row: str) -> list[tuple[int, str]]:
     """The parts of a row between "|", and where they begin."""
-    cuts = [-1, *(found.start() for found in re.finditer(r"(?<!\\)\|", row)), len(row)]
+    cuts = [-1, *(bar.start() for bar in re.finditer(r"(?<!\\)\|", row)), len(row)]
     return [(cut + 1, row[cut + 1 : end]) for cut, end in itertools.pairwise(cuts)]
 
 
@@ -310,16 +310,16 @@ class _InlineReader:
                 self._emphasis(step)
 
     def _emphasis(self, step: InlineStep) -> None:
-        for found in delimiters(self._content, step):
-            if not found.name:
-                self._plain.append(found.sign)
+        for delimiter in delimiters(self._content, step):
+            if not delimiter.name:
+                self._plain.append(delimiter.sign)
                 continue
             self._flush()
-            sign = Delimiter(found.sign, found.name, found.is_end)
-            if found.is_end:
-                self._assembler.closing(found.name, (sign,))
+            sign = Delimiter(delimiter.sign, delimiter.name, delimiter.is_end)
+            if delimiter.is_end:
+                self._assembler.closing(delimiter.name, (sign,))
             else:
-                self._assembler.opening(found.name, (sign,))
+                self._assembler.opening(delimiter.name, (sign,))
 
     def _link(self, step: InlineStep) -> None:
         label_end = step.inner[-1].end if step.inner else step.start + 1
@@ -363,11 +363,11 @@ class _InlineReader:
 
     def _tag(self, step: InlineStep) -> None:
         raw = self._content[step.start : step.end]
-        found = list(tokens(raw))
-        if len(found) != 1 or found[0].kind == "text":
+        tag_tokens = list(tokens(raw))
+        if len(tag_tokens) != 1 or tag_tokens[0].kind == "text":
             self._assembler.point((raw,))
             return
-        self._html.read(_moved(found[0], step.start))
+        self._html.read(_moved(tag_tokens[0], step.start))
 
     def _flush(self, *, before_break: bool = False) -> str:
         """Gives the assembler the text before something else; not the blanks that, before a line
@@ -379,10 +379,10 @@ class _InlineReader:
             stripped = text.rstrip(" ")
             text, blanks = stripped, text[len(stripped) :]
         end = 0
-        for found in _ADDRESS.finditer(text):
-            self._assembler.text(_as_written(text[end : found.start()]))
-            self._assembler.kept(WebAddress(found[0]))
-            end = found.end()
+        for address in _ADDRESS.finditer(text):
+            self._assembler.text(_as_written(text[end : address.start()]))
+            self._assembler.kept(WebAddress(address[0]))
+            end = address.end()
         self._assembler.text(_as_written(text[end:]))
         return blanks
 
@@ -394,8 +394,10 @@ def _as_written(text: str) -> Iterator[tuple[str, str]]:
 
 def _moved(token: Token, by: int) -> Token:
     attributes = tuple(
-        dataclasses.replace(one, start=one.start + by, end=one.end + by) if one.start >= 0 else one
-        for one in token.attributes
+        dataclasses.replace(attribute, start=attribute.start + by, end=attribute.end + by)
+        if attribute.start >= 0
+        else attribute
+        for attribute in token.attributes
     )
     return dataclasses.replace(
         token, start=token.start + by, end=token.end + by, attributes=attributes

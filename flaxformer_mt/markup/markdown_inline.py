@@ -102,7 +102,7 @@ def delimiters(text: str, step: InlineStep) -> Iterator[Delimited]:
     """Those of a step with several signs, such as "***". Of two signs for one strong emphasis,
     the parser leaves one without content."""
     place = step.start
-    held = ""
+    signs = ""
     waiting: Delimited | None = None  # for its second sign
     for token in step.tokens:
         # Of an odd number of "~", the first is text.
@@ -115,15 +115,15 @@ def delimiters(text: str, step: InlineStep) -> Iterator[Delimited]:
                 yield dataclasses.replace(waiting, sign=waiting.sign + sign)
                 waiting = None
             else:
-                held += sign
+                signs += sign
             continue
         if token.type == "text":
             yield Delimited(sign)
             continue
         name, _, edge = token.type.rpartition("_")
-        found = Delimited(held + sign, name, edge == "close")
-        held = ""
-        if found.is_end and name == "strong":
-            waiting = found
+        delimiter = Delimited(signs + sign, name, edge == "close")
+        signs = ""
+        if delimiter.is_end and name == "strong":
+            waiting = delimiter
         else:
-            yield found
+            yield delimiter

@@ -78,12 +78,18 @@ class MarkdownWriter:
         """The translation, in which everything is still what it was: signs of emphasis that would
         mean something else beside other letters are written in another way."""
         raw = tuple(_with_text_first(_with_inner_breaks(raw)))
-        found = [_Candidate(raw, style, self.kind) for style in _STYLES]
+        candidates = [_Candidate(raw, style, self.kind) for style in _STYLES]
         if any(isinstance(part, Delimiter) for part in raw):
-            wanted = self._shape(_Candidate(unescaped(segment, segment.text), "as it was").text)
-            fitting = [one for one in found if self._shape(one.text) == wanted]
-            found = fitting or found[-1:]
-        return _with_numbers(self.finished(found[0].text), raw)
+            expected_shape = self._shape(
+                _Candidate(unescaped(segment, segment.text), "as it was").text
+            )
+            fitting = [
+                candidate
+                for candidate in candidates
+                if self._shape(candidate.text) == expected_shape
+            ]
+            candidates = fitting or candidates[-1:]
+        return _with_numbers(self.finished(candidates[0].text), raw)
 
     def finished(self, text: str) -> str:
         """A text of one line or several, as it stands in the document."""
@@ -131,8 +137,8 @@ def _without_controls(text: str) -> str:
 def _with_numbers(text: str, raw: Raw) -> Raw:
     """The text with the numbers of segments in their places."""
     numbers = [part for part in raw if isinstance(part, int)]
-    first, *others = text.split(_NUMBER)
-    return (first, *[part for pair in zip(numbers, others, strict=True) for part in pair])
+    first, *following = text.split(_NUMBER)
+    return (first, *[part for pair in zip(numbers, following, strict=True) for part in pair])
 
 
 def _shape(text: str, steps: Sequence[InlineStep]) -> Iterator[str]:
@@ -146,8 +152,10 @@ def _shape(text: str, steps: Sequence[InlineStep]) -> Iterator[str]:
             yield step.kind if step.inner else f"{step.kind} {written}"
             yield from _shape(text, step.inner)
         elif step.kind not in ("text", "text_special") or written[0] in "*_~":
-            found = delimiters(text, step)
-            yield from (f"{one.name} {one.is_end}" for one in found if one.name)
+            delimited = delimiters(text, step)
+            yield from (
+                f"{delimiter.name} {delimiter.is_end}" for delimiter in delimited if delimiter.name
+            )
 
 
 class _Candidate:
@@ -210,8 +218,8 @@ class _Candidate:
         for line in self._all.split("\n"):
             indent = len(line) - len(line.lstrip(" "))
             for pattern in _BLOCK_STARTS:
-                if found := pattern.match(line, indent):
-                    places.add(start + found.end(1))
+                if match := pattern.match(line, indent):
+                    places.add(start + match.end(1))
             start += len(line) + 1
         if self._kind == "heading" and (end := _HEADING_END.search(self._all)):
             places.add(end.start())
@@ -221,7 +229,7 @@ class _Candidate:
         """Letters that keep emphasis from beginning or ending beside them: as entities they count
         as punctuation, which doesn't."""
         if self._kind == "underlined heading":  # which with "|" is a table
-            yield from (place for place, one in enumerate(self._all) if one == "|")
+            yield from (place for place, character in enumerate(self._all) if character == "|")
         place = 0
         for part in self._parts:
             end = place + len(part)
@@ -264,8 +272,8 @@ def _in_style(part: Delimiter, style: Style, open_: list[Delimiter], last: str) 
     if part.is_end:
         return Delimiter(open_.pop() if open_ else part, part.name, is_end=True)
     parent = open_[-1][0] if open_ else ""
-    other = last if style == "unlike neighbours" else parent
-    sign = "_" if other == "*" else "*" if other == "_" else part[0]
+    neighbour = last if style == "unlike neighbours" else parent
+    sign = "_" if neighbour == "*" else "*" if neighbour == "_" else part[0]
     open_.append(Delimiter(sign * len(part), part.name, is_end=False))
     return open_[-1]
 
@@ -282,11 +290,11 @@ def _apart(raw: Raw) -> Iterator[str | int]:
 
 def _with_text_first(parts: Sequence[str | int]) -> Iterator[str | int]:
     """The parts, none of which begins a block of HTML at the beginning of a line."""
-    held: list[str] = []
+    waiting: list[str] = []
     is_first = True
     for part in parts:
         if is_first and isinstance(part, str) and _HTML_START.match(part):
-            held.append(part)
+            waiting.append(part)
             continue
         yield part
         if isinstance(part, Break):
@@ -294,9 +302,9 @@ def _with_text_first(parts: Sequence[str | int]) -> Iterator[str | int]:
         elif is_first and not str(part).isspace() and part != "":
             is_first = False
         if isinstance(part, Unescaped) and part.strip():
-            yield from held
-            held.clear()
-    yield from held
+            yield from waiting
+            waiting.clear()
+    yield from waiting
 
 
 def _with_inner_breaks(raw: Raw) -> Sequence[str | int]:
@@ -304,15 +312,17 @@ def _with_inner_breaks(raw: Raw) -> Sequence[str | int]:
     or end the block. One that can't be there becomes a tag."""
     # A line end that isn't meant would, behind a break, end the block.
     parts = [" " if part == "\n" else part for part in raw]
-    gaps, wanted = _gaps(parts)
+    gaps, break_gaps = _gaps(parts)
     breaks = [place for place, part in enumerate(parts) if isinstance(part, Break)]
-    found = [parts[place] for place in breaks]
+    moved_breaks = [parts[place] for place in breaks]
     for place in breaks[: len(gaps)]:
         is_apart = " " in (*parts[place - 1 : place], *parts[place + 1 : place + 2])
         parts[place] = Unescaped("" if is_apart else " ")
     for place in breaks[len(gaps) :]:
         parts[place] = "<br>"
-    for number, part in zip(_spread(wanted[: len(gaps)], len(gaps)), found, strict=False):
+    for number, part in zip(
+        _spread(break_gaps[: len(gaps)], len(gaps)), moved_breaks, strict=False
+    ):
         parts[gaps[number - 1]] = part
     return parts
 
@@ -321,7 +331,7 @@ def _gaps(parts: Sequence[str | int]) -> tuple[list[int], list[int]]:
     """The places where a line may end, between pieces of text; and of each break, how many pieces
     are before it."""
     gaps: list[int] = []
-    wanted: list[int] = []
+    break_gaps: list[int] = []
     begun = False  # whether a piece is, behind the last gap
     for place, part in enumerate(parts):
         if not isinstance(part, Break) and part != " ":
@@ -332,8 +342,8 @@ def _gaps(parts: Sequence[str | int]) -> tuple[list[int], list[int]]:
         elif gaps and not isinstance(parts[gaps[-1]], Break):
             gaps[-1] = place
         begun = False
-        wanted += [len(gaps)] * isinstance(part, Break)
-    return gaps if begun else gaps[:-1], wanted
+        break_gaps += [len(gaps)] * isinstance(part, Break)
+    return gaps if begun else gaps[:-1], break_gaps
 
 
 def _spread(wanted: Sequence[int], last: int) -> Sequence[int]:

@@ -127,6 +127,6 @@ def _document(name: str, member: bytes, read: Callable[[str], Document]) -> Docu
 
 def _same_member(info: zipfile.ZipInfo) -> zipfile.ZipInfo:
     """A member like another one, without what belongs to its old content."""
-    same = zipfile.ZipInfo(info.filename, info.date_time)
-    same.compress_type, same.external_attr = info.compress_type, info.external_attr
-    return same
+    copied = zipfile.ZipInfo(info.filename, info.date_time)
+    copied.compress_type, copied.external_attr = info.compress_type, info.external_attr
+    return copied

@@ -71,11 +71,11 @@ def unescaped(segment: Segment, text: str, sentences: Sequence[AlignedSentence] 
 def escaped(text: str, quote: str = "") -> str:
     """A text as HTML and XML write it, in content or between quotation marks; without control
     characters, which neither can have."""
-    kept = (character for character in text if character >= " " or character in "\t\n\r")
+    allowed = (character for character in text if character >= " " or character in "\t\n\r")
     escapes = _ESCAPES if not quote else _ESCAPES | {quote: _QUOTES[quote]}
     return "".join(
         escapes.get(character, character)
-        for character in kept
+        for character in allowed
         if not (character in "\x7f\ufffe\uffff" or "\ud800" <= character <= "\udfff")
     )
 

@@ -27,9 +27,9 @@ def read_plain(text: str) -> Document:
     """The document of a text of which each line is one. Raises MarkupError."""
     _check_size(text)
     assembler = Assembler()
-    for found in _LINE.finditer(text):
-        _put(found[1], assembler, PlainWriter())
-        assembler.block((found[2],))
+    for line_match in _LINE.finditer(text):
+        _put(line_match[1], assembler, PlainWriter())
+        assembler.block((line_match[2],))
     return assembler.document()
 
 
@@ -46,10 +46,10 @@ def read_subtitles(text: str) -> Document:
     is_webvtt = text.startswith("WEBVTT")
     cue: list[re.Match[str]] = []
     in_cue = has_cues = False
-    for found in _LINE.finditer(text):
-        has_times = _TIMES.match(found[1]) is not None
-        if in_cue and found[1].strip() and not has_times:
-            cue.append(found)
+    for line_match in _LINE.finditer(text):
+        has_times = _TIMES.match(line_match[1]) is not None
+        if in_cue and line_match[1].strip() and not has_times:
+            cue.append(line_match)
             continue
         # The next cue may follow without an empty line.
         number = cue.pop()[0] if has_times and cue and cue[-1][1].strip().isdecimal() else ""
@@ -57,7 +57,7 @@ def read_subtitles(text: str) -> Document:
         cue = []
         in_cue = has_times
         has_cues = has_cues or in_cue
-        assembler.block((number, found[0]))
+        assembler.block((number, line_match[0]))
     _put_cue(cue, assembler, is_webvtt=is_webvtt)
     if not has_cues:
         raise MarkupError("not subtitles: it has no line such as 00:00:01,000 --> 00:00:04,000")
@@ -96,15 +96,15 @@ def _put_tagged(text: str, assembler: Assembler, writer: "PlainWriter") -> None:
     """Puts text with tags such as <i>, <v Anna> and {\\an8}."""
     inner = Assembler()
     end = 0
-    for found in _TAG.finditer(text):
-        inner.text(writer.chunks(text[end : found.start()]))
-        end = found.end()
-        if not found[2]:
-            inner.point((CueTag(found[0]),))
-        elif found[1]:
-            inner.closing(found[2], (CueTag(found[0]),))
+    for tag in _TAG.finditer(text):
+        inner.text(writer.chunks(text[end : tag.start()]))
+        end = tag.end()
+        if not tag[2]:
+            inner.point((CueTag(tag[0]),))
+        elif tag[1]:
+            inner.closing(tag[2], (CueTag(tag[0]),))
         else:
-            inner.opening(found[2], (CueTag(found[0]),))
+            inner.opening(tag[2], (CueTag(tag[0]),))
     inner.text(writer.chunks(text[end:]))
     _include(inner, assembler, writer, text)
 
@@ -137,15 +137,15 @@ class PlainWriter:
     def chunks(self, text: str) -> Iterator[tuple[str, str]]:
         """Parts of a text as they are written, and what they mean."""
         end = 0
-        for found in _REFERENCE.finditer(text) if self.has_references else ():
-            yield text[end : found.start()], text[end : found.start()]
-            yield found[0], html.unescape(found[0])
-            end = found.end()
+        for reference in _REFERENCE.finditer(text) if self.has_references else ():
+            yield text[end : reference.start()], text[end : reference.start()]
+            yield reference[0], html.unescape(reference[0])
+            end = reference.end()
         yield text[end:], text[end:]
 
     def __call__(self, segment: Segment, raw: Raw) -> Raw:
         """The translation as it is."""
-        parts = [part for whole in raw for part in _words(whole)]
+        parts = [part for raw_part in raw for part in _words(raw_part)]
         written = [
             escaped(part) if self.has_references and isinstance(part, Unescaped) else str(part)
             for part in parts
@@ -164,7 +164,11 @@ class PlainWriter:
                 written += 1
                 yield self.line_end
                 continue
-            yield "".join(one for one in part if unicodedata.category(one) not in ("Cc", "Cs"))
+            yield "".join(
+                character
+                for character in part
+                if unicodedata.category(character) not in ("Cc", "Cs")
+            )
 
 
 def _words(part: str | int) -> Iterator[str | int]:

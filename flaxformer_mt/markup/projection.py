@@ -242,13 +242,13 @@ class _Level:
         """Where a source word went: its child's words, or its own, without part of any child."""
         if word in self._owners:
             return self._placed.get(self._owners[word])
-        own = self._counterpart(word)
-        if own is None:
+        counterpart = self._counterpart(word)
+        if counterpart is None:
             return None
-        start, end = self._around.get(own.start), self._around.get(own.end)
+        start, end = self._around.get(counterpart.start), self._around.get(counterpart.end)
         return Span(
-            own.start if start is None else self._placed[start].start,
-            own.end if end is None else self._placed[end].end,
+            counterpart.start if start is None else self._placed[start].start,
+            counterpart.end if end is None else self._placed[end].end,
         )
 
     def _gap(self, gap: int, left: dict[int, _Neighbour], right: dict[int, _Neighbour]) -> int:

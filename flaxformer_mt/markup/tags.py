@@ -147,8 +147,8 @@ def _behind_blanks(text: str, place: int) -> int:
 
 def _behind(text: str, mark: str, place: int) -> int:
     """Behind the next `mark`, or at the end of the text."""
-    found = text.find(mark, place)
-    return len(text) if found < 0 else found + len(mark)
+    start = text.find(mark, place)
+    return len(text) if start < 0 else start + len(mark)
 
 
 def _end_of_comment(text: str, place: int) -> int:

@@ -34,8 +34,8 @@ _ENDS = ("bookmarkEnd", "commentRangeEnd", "moveToRangeEnd", "permEnd")
 def read_word(text: str) -> Document:
     """The document of a part of a Word file. Text boxes, deleted text and fields but for links stay
     as they are. Raises MarkupError."""
-    found = _NAMESPACE.search(text)
-    name = found[1] if found else "w"
+    namespace = _NAMESPACE.search(text)
+    name = namespace[1] if namespace else "w"
     reader = _WordReader(f"{name}:" if name else "")
     for event in read_events(text):
         reader.read(event)
@@ -67,9 +67,9 @@ class _Format(str):
     is_end: bool
 
     def __new__(cls, format: str, is_end: bool) -> _Format:
-        made = super().__new__(cls, format)
-        made.is_end = is_end
-        return made
+        instance = super().__new__(cls, format)
+        instance.is_end = is_end
+        return instance
 
 
 class _WordReader:
@@ -106,8 +106,8 @@ class _Paragraph:
         as it is."""
         pieces = list(self._pieces())
         fields = [piece.text for piece in pieces if piece.kind == "field"]
-        whole = fields == ["begin", "separate", "end"] * (len(fields) // 3)
-        inner = list(_with_fields(pieces)) if whole else []
+        is_complete = fields == ["begin", "separate", "end"] * (len(fields) // 3)
+        inner = list(_with_fields(pieces)) if is_complete else []
         if not has_text("".join(piece.text for piece in inner if piece.kind == "text")):
             assembler.block(("".join(event.raw for event in self._events),))
             return
@@ -120,14 +120,14 @@ class _Paragraph:
         for piece in pieces:
             if piece.kind == "text":
                 letters[piece.format] += len(piece.text)
-        own = letters.most_common(1)[0][0]
-        writer = WordWriter(self._prefix, own)
+        usual_format = letters.most_common(1)[0][0]
+        writer = WordWriter(self._prefix, usual_format)
         pieces = list(_outer_blanks_apart(list(_joined(pieces)), writer))
         assembler = Assembler()
         for piece in pieces:
-            _put(piece, own, assembler)
+            _put(piece, usual_format, assembler)
         document = assembler.document()
-        segments = [dataclasses.replace(one, write=writer) for one in document.segments]
+        segments = [dataclasses.replace(segment, write=writer) for segment in document.segments]
         return Document(document.parts, tuple(segments))
 
     def _pieces(self) -> Iterator[_Piece]:
@@ -275,11 +275,11 @@ class WordWriter:
 
     def _written(self, raw: Raw) -> Iterator[str]:
         formats = [self.own]
-        held: list[str] = []  # text that isn't written yet
+        waiting: list[str] = []  # text that isn't written yet
         for part in raw:
             if isinstance(part, _Markup | _Format):
-                yield self._run_of("".join(held), formats[-1])
-                held.clear()
+                yield self._run_of("".join(waiting), formats[-1])
+                waiting.clear()
             if isinstance(part, _Markup):
                 yield part
             elif isinstance(part, _Format):
@@ -288,5 +288,5 @@ class WordWriter:
                 elif len(formats) > 1:
                     formats.pop()
             else:
-                held.append(escaped(part) if isinstance(part, Unescaped) else str(part))
-        yield self._run_of("".join(held), formats[-1])
+                waiting.append(escaped(part) if isinstance(part, Unescaped) else str(part))
+        yield self._run_of("".join(waiting), formats[-1])

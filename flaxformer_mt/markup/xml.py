@@ -53,11 +53,11 @@ def read_events(text: str) -> Iterator[XmlEvent]:
     listener.parse(content)
     ends = [start for _, start, _, _ in listener.heard[1:]] + [len(content)]
     in_cdata = False
-    for (kind, start, meaning, kept), end in zip(listener.heard, ends, strict=True):
+    for (kind, start, meaning, is_kept), end in zip(listener.heard, ends, strict=True):
         in_cdata = in_cdata or kind == "cdata"
-        shown: _Kind = "cdata" if in_cdata else kind
+        effective_kind: _Kind = "cdata" if in_cdata else kind
         in_cdata = in_cdata and kind != "end of cdata"
-        yield XmlEvent(shown, content[start:end].decode(), meaning, kept)
+        yield XmlEvent(effective_kind, content[start:end].decode(), meaning, is_kept)
 
 
 def element_end(events: Sequence[XmlEvent], place: int) -> int:
@@ -102,8 +102,8 @@ class _Listener:
     def _start(self, name: str, attributes: list[str]) -> None:
         values = dict(zip(attributes[::2], attributes[1::2], strict=True))
         translate = values.get("translate", values.get("its:translate"))
-        kept = None if translate not in ("yes", "no") else translate == "no"
-        self._hear("start", name, kept)
+        is_kept = None if translate not in ("yes", "no") else translate == "no"
+        self._hear("start", name, is_kept)
 
     def _declare(self, name: str, is_parameter: bool, value: str | None, *_: str | None) -> None:
         if value is None:  # in another file, which isn't read
@@ -147,11 +147,11 @@ class _XmlReader:
         outer = self._open[-1]
         match event.kind:
             case "start":
-                kept = event.meaning in self._keep or (
+                is_kept = event.meaning in self._keep or (
                     outer.kept if event.kept is None else event.kept
                 )
                 has_text = outer.has_text or number in self._with_text
-                tag = _OpenTag(event.meaning, kept, outer.has_text, has_text)
+                tag = _OpenTag(event.meaning, is_kept, outer.has_text, has_text)
                 self._open.append(tag)
                 self._tag(tag, event)
             case "end":

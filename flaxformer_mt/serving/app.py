@@ -190,17 +190,24 @@ class App:
         settings = self.service.settings
 
         async def respond(request: Request) -> Response:
-            key = key_in_headers(request.headers)
-            if key is not None:  # before anything is read
-                admit(settings.keys, key)
+            has_key = self._admit_by_header(request)
             payload, kind = await read_payload(
                 request, limit=settings.max_body_bytes, seconds=settings.body_seconds
             )
-            if key is None:
+            if not has_key:
                 admit(settings.keys, payload.get("api_key") or None)  # "": an unfilled field
             return json_response(await answer(request, payload, kind))
 
         return respond
+
+    def _admit_by_header(self, request: Request) -> bool:
+        """Whether the headers have a key, which is checked before anything is read. Raises
+        Refusal."""
+        key = key_in_headers(request.headers)
+        if key is None:
+            return False
+        admit(self.service.settings.keys, key)
+        return True
 
     async def _translate(self, request: Request, payload: Mapping[str, Any], kind: str) -> Any:
         task = self.service.reader.translate(payload, kind)
@@ -213,13 +220,11 @@ class App:
 
     async def _translate_file(self, request: Request) -> Response:
         service, settings = self.service, self.service.settings
-        key = key_in_headers(request.headers)
-        if key is not None:
-            admit(settings.keys, key)
+        has_key = self._admit_by_header(request)
         fields, upload = await read_upload(
             request, limit=settings.max_file_bytes, seconds=settings.body_seconds
         )
-        if key is None:
+        if not has_key:
             admit(settings.keys, fields.get("api_key") or None)
         with service.one_file():
             file = await asyncio.to_thread(service.reader.file, fields, upload)

@@ -29,14 +29,14 @@ def known_code(codes: Collection[str], code: str) -> str:
     """
     if code in codes:
         return code
-    wanted = _folded(code)
+    folded_code = _folded(code)
     for known in codes:
-        if _folded(known) == wanted:
+        if _folded(known) == folded_code:
             return known
-    language = _without_region(wanted)
-    same = [known for known in codes if _without_region(_folded(known)) == language]
-    plain = [known for known in same if _folded(known) == language]
-    fitting: Sequence[str] = plain or same
+    language = _without_region(folded_code)
+    same_language = [known for known in codes if _without_region(_folded(known)) == language]
+    plain = [known for known in same_language if _folded(known) == language]
+    fitting: Sequence[str] = plain or same_language
     return fitting[0] if len(fitting) == 1 else code
 
 

@@ -41,8 +41,8 @@ class FileResults:
 
     def forget_old(self) -> None:
         """Forgets the files whose time is over; to be called once it is."""
-        now = self._clock()
-        while self._files and now - next(iter(self._files.values())).since >= SECONDS:
+        moment = self._clock()
+        while self._files and moment - next(iter(self._files.values())).since >= SECONDS:
             self._files.popitem(last=False)
 
     def _make_room(self) -> None:

@@ -66,10 +66,10 @@ def unknown_words(text: str, vocabulary: Vocabulary) -> list[Kept]:
     ids, spans = vocabulary.encode_with_spans(text)
     unknown = [span for token, span in zip(ids, spans, strict=True) if token == UNK]
     ends = itertools.accumulate(len(character.encode()) for character in text)
-    at = {end: number for number, end in enumerate(ends, start=1)} | {0: 0}
+    character_at = {end: number for number, end in enumerate(ends, start=1)} | {0: 0}
     is_unknown = bytearray(len(text))
     for begin, end in unknown:
-        first, last = at[begin], at[end]
+        first, last = character_at[begin], character_at[end]
         is_unknown[first:last] = b"\1" * (last - first)
     return [
         Kept.whole(*word.span())
@@ -108,12 +108,12 @@ class Restorer:
 
     def cleaned(self, given: str) -> str:
         """A translation without texts that are kept, which the model has written of its own."""
-        text, found = given, True
-        while found:
-            found = False
+        text, is_changed = given, True
+        while is_changed:
+            is_changed = False
             for core in dict.fromkeys(self.line.cores):
                 if core and core in text:
-                    text, found = text.replace(f" {core}", "").replace(core, ""), True
+                    text, is_changed = text.replace(f" {core}", "").replace(core, ""), True
         return text.strip() if text != given else text
 
     def restored(self, text: str, attended: Iterable[Attended]) -> str:
@@ -125,16 +125,16 @@ class Restorer:
             by_gap.setdefault(gap, []).append(number)
 
         restored, start = "", 0
-        for gap, here in sorted(by_gap.items()):
+        for gap, marks_here in sorted(by_gap.items()):
             end = target[gap - 1][1] if gap else 0
             restored += text[start:end]
             start = target[gap][0] if gap < len(target) else len(text)
-            kept = _side_by_side([self.line.kept[number] for number in here])
-            left = _blank_before(restored, marks[here[0]].left, kept)
-            right = _blank_behind(text[start : start + 1], marks[here[-1]].right)
+            kept_text = _side_by_side([self.line.kept[number] for number in marks_here])
+            left = _blank_before(restored, marks[marks_here[0]].left, kept_text)
+            right = _blank_behind(text[start : start + 1], marks[marks_here[-1]].right)
             if end < start < len(text) and not (left or right):
                 right = " "  # the two words were apart
-            restored += left + kept + right
+            restored += left + kept_text + right
         return restored + text[start:]
 
     def _gaps(
@@ -162,16 +162,16 @@ class Restorer:
         """The marks of the source, and its other units, without its lead, by their numbers."""
         text = self.line.text
         marks: list[_Mark] = []
-        others: dict[int, str] = {}
+        following: dict[int, str] = {}
         for number, (start, end) in enumerate(units(text)):
             if start < len(self.line.lead):
                 continue
             if text[start:end] == MARK:
                 left, right = text[max(0, start - 1) : start], text[end : end + 1]
-                marks.append(_Mark(len(others), left, right))
+                marks.append(_Mark(len(following), left, right))
             else:
-                others[number] = text[start:end]
-        return marks, others
+                following[number] = text[start:end]
+        return marks, following
 
 
 @dataclasses.dataclass(frozen=True)
@@ -274,8 +274,8 @@ def _outside(gap: int, target: Sequence[tuple[int, int]], uncut: Sequence[tuple[
 
 
 def _side_by_side(kept: Sequence[str]) -> str:
-    first, *others = kept
-    return first + "".join(text if text[:1] in ",;:" else f" {text}" for text in others)
+    first, *following = kept
+    return first + "".join(text if text[:1] in ",;:" else f" {text}" for text in following)
 
 
 def _blank_before(text: str, left: str, kept: str) -> str:
