@@ -134,6 +134,13 @@ def test_a_document_of_ascii_is_read_as_it_declares(translator, tmp_path, declar
     assert target.read_text(encoding="utf-8").endswith(f"{smiling}</p>")
 
 
+def test_a_document_that_is_not_ascii_stays_utf_8_whatever_it_declares(translator, tmp_path):
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_text("<meta charset=latin1><p>é &#128512;</p>", encoding="utf-8")
+    fm.translate_document_file(translator.with_config(keep=True), source, target)
+    assert target.read_text(encoding="utf-8").endswith("\U0001f600</p>")
+
+
 def test_xml_is_translated(translator, texts):
     line = html.escape(LINES[0])
     source = f"<a><b>{line}</b><c>{line}</c><d>{line} <c>{line}</c></d></a>"

@@ -247,6 +247,12 @@ def test_many_equal_kept_texts_are_found_again_at_once(translator):
     assert time.process_time() - start < 3  # cubic time takes half a minute
 
 
+def test_only_as_many_are_kept_of_a_translation_as_its_source_has(translator):
+    keeping = Keeping(translator.vocabularies, frozenset(), fixed=True, unknown=False)
+    _, (target,) = keeping.marked_pairs([("dog {x}", "Hund {x} und {x}")])
+    assert target.kept == ("{x}",) and target.text == f"Hund {MARK} und {{x}}"
+
+
 def test_alignments_of_letters_have_the_kept_words(translator):
     (alignment,) = translator.align([("看{name}的猫", "die {name} katze")], letters=True)
     assert alignment.src_words == ("看", "{name}", "的", "猫")

@@ -231,3 +231,12 @@ def test_the_page_settings_list_the_formats(server):
     settings = server.get("/frontend/settings")[1]
     assert settings["filesTranslation"] is True
     assert {".txt", ".html", ".docx", ".odt", ".srt", ".vtt"} <= {*settings["supportedFilesFormat"]}
+
+
+def test_a_key_in_the_headers_is_checked_before_the_file_is_read(server):
+    body, headers = form("a.txt", b"one", source="en", target="de")
+    wrong = server.ask("POST", "/translate_file", body, headers | {"X-API-Key": "wrong"})
+    assert wrong[0] == 403
+    right = server.ask("POST", "/translate_file", body, headers | {"X-API-Key": "secret"})
+    assert right[0] == 200
+    assert server.ask("POST", "/translate_file", body, headers)[0] == 401
