@@ -59,6 +59,17 @@ def test_the_tokens_of_a_translation_have_the_score_that_search_gave_them(transl
     assert all(scored_pair.score == scored_pair.log_prob for scored_pair in unpenalised)
 
 
+def test_a_prefix_counts_in_score_and_length(translator):
+    """As if the model had chosen it."""
+    translations = translator.translate(LINES, prefixes=["die katze", "", "wer", "sie schlafen"])
+    forced = translator.score(zip(LINES, [made.tokens for made in translations], strict=True))
+    for translation, pair in zip(translations, forced, strict=True):
+        made = translation.hypotheses[0]
+        assert made.log_prob == pytest.approx(pair.log_prob, rel=1e-5, abs=1e-4)
+        length = len(made.tokens) + 1
+        assert made.score == pytest.approx(made.log_prob / ((5 + length) / 6) ** 0.6, rel=1e-5)
+
+
 def test_neighbours_and_batch_size_change_nothing():
     parts = drawn(40, seed=2)
     together = scored(parts)
