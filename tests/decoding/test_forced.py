@@ -59,6 +59,28 @@ def test_the_tokens_of_a_translation_have_the_score_that_search_gave_them(transl
     assert all(scored_pair.score == scored_pair.log_prob for scored_pair in unpenalised)
 
 
+def test_a_prefix_counts_in_score_and_length(translator):
+    """As if the model had chosen it."""
+    translations = translator.translate(LINES, prefixes=["die katze", "", "wer", "sie schlafen"])
+    forced = translator.score(zip(LINES, [made.tokens for made in translations], strict=True))
+    for translation, pair in zip(translations, forced, strict=True):
+        made = translation.hypotheses[0]
+        assert made.log_prob == pytest.approx(pair.log_prob, rel=1e-5, abs=1e-4)
+        length = len(made.tokens) + 1
+        assert made.score == pytest.approx(made.log_prob / ((5 + length) / 6) ** 0.6, rel=1e-5)
+
+
+def test_excluded_tokens_leave_the_others_as_probable(translator):
+    """What a mask bans takes its probability along."""
+    free = [translation.tokens for translation in translator.translate(LINES)]
+    held = translator.with_config(no_repeat_ngram=1, min_ratio=0.9).translate(LINES)
+    hypotheses = [translation.hypotheses[0] for translation in held]
+    assert all(made.tokens != tokens for made, tokens in zip(hypotheses, free, strict=True))
+    forced = translator.score(zip(LINES, [made.tokens for made in hypotheses], strict=True))
+    for made, pair in zip(hypotheses, forced, strict=True):
+        assert made.log_prob == pytest.approx(pair.log_prob, rel=1e-5, abs=1e-4)
+
+
 def test_neighbours_and_batch_size_change_nothing():
     parts = drawn(40, seed=2)
     together = scored(parts)
