@@ -200,6 +200,8 @@ def test_a_folder_for_hugging_face_needs_a_card(ours, tmp_path):
 
 def test_a_damaged_models_scores_are_an_error(theirs):
     class Damaged:
+        num_translators = 1
+
         def translate_batch(self, sources, **settings):
             return [type("Result", (), {"hypotheses": [["a"]], "scores": [float("nan")]})] * len(
                 sources
