@@ -20,14 +20,16 @@ import flax.linen as nn
 import jax
 import numpy as np
 
-from benchmarks.decoding_speed import OUTPUT, VOCAB, Work, likely, sources
+from benchmarks.decoding_speed import OUTPUT, RUNTIMES, VOCAB, Work, likely, sources
 from flaxformer_mt.config import DecodingConfig, ModelConfig
 from flaxformer_mt.data.shortlist import Shortlist
-from flaxformer_mt.data.vocabulary import EOS
+from flaxformer_mt.data.vocabulary import EOS, UNK
+from flaxformer_mt.decoding.options import SearchOptions
 from flaxformer_mt.decoding.run.decoder import BatchDecoder
 from flaxformer_mt.decoding.source import Source
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.files.atomic import replacing
+from flaxformer_mt.interop.ctranslate2_search import ctranslate2_runtime
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
 
@@ -37,6 +39,8 @@ Decode = Callable[[int, int], int]  # beam and batch size to tokens
 def main(name: str, workdir: Path, work: Work) -> int:
     if name.startswith("ctranslate2_"):
         decode = ctranslate2(workdir, name.removeprefix("ctranslate2_"), work)
+    elif name in RUNTIMES:
+        decode = by_runtime(name.removeprefix("runtime_"), work)
     else:
         decode = ours(name, work)
     best: dict[int, int] = {}
@@ -84,6 +88,20 @@ def ours(name: str, work: Work) -> Decode:
         config = dataclasses.replace(usual, beam_size=beam, batch_tokens=batch * beam * longest)
         decoder = BatchDecoder((params,), (model,), config, shortlist=shortlist)
         decoded = decoder.decode([Source(line, (n, 0)) for n, line in enumerate(ids)])
+        return sum(len(hypotheses[0].tokens) + 1 for hypotheses in decoded)
+
+    return decode
+
+
+def by_runtime(quantization: str, work: Work) -> Decode:
+    run = Translator.load(work.run)
+    runtime = ctranslate2_runtime(run, quantization=quantization)
+    sources = [Source([*line, EOS], (n, 0)) for n, line in enumerate(lines_of(work, run))]
+
+    def decode(beam: int, batch: int) -> int:
+        config = dataclasses.replace(run.config, beam_size=beam, patience=1.0)
+        search = runtime.search(config, SearchOptions(), suppress=(UNK,), text_of=hash)
+        decoded = search.decode(sources)
         return sum(len(hypotheses[0].tokens) + 1 for hypotheses in decoded)
 
     return decode

@@ -18,7 +18,7 @@ def test_of_the_minimal_servers_forms_the_better_of_each_figure_counts():
         "ctranslate2_2_at_once": [load(20.0)],
     }
     together = {
-        **dict.fromkeys(alone, [load(*range(100))]),
+        **{name: [load(*range(100))] for name in alone},
         "ctranslate2_2_at_once": [load(*range(200))],
     }
     metrics = figures(alone, together)
