@@ -5,13 +5,14 @@ Each tries a few batch sizes first and keeps the quickest: a runtime is measured
 
 import dataclasses
 import fcntl
+import functools
 import hashlib
 import importlib
 import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -131,15 +132,20 @@ def ctranslate2(workdir: Path, compute_type: str, work: Work) -> Decode:
     else:
         words = random_weights(folder, work)
         search = {"min_decoding_length": OUTPUT, "max_decoding_length": OUTPUT}
-    translator = ctranslate2.Translator(
-        str(folder),
-        compute_type=compute_type.removesuffix("_vmap"),
-        inter_threads=1,
-        intra_threads=len(os.sched_getaffinity(0)),
-    )
+    cores = len(os.sched_getaffinity(0))
+    # One batch at a time on all cores, or a batch on each.
+    forms = [
+        ctranslate2.Translator(
+            str(folder),
+            compute_type=compute_type.removesuffix("_vmap"),
+            inter_threads=at_once,
+            intra_threads=cores // at_once,
+        )
+        for at_once in sorted({1, cores})
+    ]
 
-    def decode(beam: int, batch: int) -> int:
-        results = translator.translate_batch(
+    def decode_by(form: Any, beam: int, batch: int) -> int:
+        results = form.translate_batch(
             words,
             beam_size=beam,
             max_batch_size=batch,
@@ -149,6 +155,21 @@ def ctranslate2(workdir: Path, compute_type: str, work: Work) -> Decode:
         )
         # A translation that ends has an end mark besides.
         return sum(len(result.hypotheses[0]) + (not search) for result in results)
+
+    return quickest([functools.partial(decode_by, form) for form in forms])
+
+
+def quickest(ways: Sequence[Decode]) -> Decode:
+    """The quickest of several ways for each beam and batch size, which the first call finds out."""
+    chosen: dict[tuple[int, int], Decode] = {}
+
+    def decode(beam: int, batch: int) -> int:
+        sizes = beam, batch
+        if sizes not in chosen:
+            for way in ways:
+                way(beam, batch)  # allocates
+            chosen[sizes] = min(ways, key=lambda way: timed(way, beam, batch)[1])
+        return chosen[sizes](beam, batch)
 
     return decode
 
