@@ -5,7 +5,8 @@ python -m benchmarks.decoding_speed --workdir DIR [--ours NAME ...] [--peers NAM
 
 A base-size model (paper, Table 3, a vocabulary of 32,000) with random weights translates sources of
 10 to 50 tokens into 32 tokens each, in a process of its own for each contestant. Random weights say
-nothing sensible and take the same time. `ours_bfloat16` is what `--dtype bfloat16` does, and
+nothing sensible and take the same time. CTranslate2 computes one batch at a time on all cores, or
+one on each, whichever is quicker. `ours_bfloat16` is what `--dtype bfloat16` does, and
 `..._shortlist` what `--shortlist` does where the sentences of a batch have 4,096 likely types, as
 64 sentences of Tatoeba have. CTranslate2's `..._vmap` has the same types as its vocabulary map.
 Peers need the extra [export], and run on CPUs. A GPU wants more sentences at a time:
@@ -15,7 +16,7 @@ With `--run` it is a trained run's model, with its own length penalty, and the f
 all end a search by CTranslate2's rule (`decoding.patience` 1, `ends_among` "beam"). Cutting lines
 into pieces and joining them is not timed. CTranslate2 divides by |Y| where a run has the paper's
 length penalty. `runtime_float32` and `runtime_int8` are `translate --runtime`, whose
-batches have a fixed size.
+batches have a size of their own.
 """
 
 import argparse
