@@ -5,13 +5,14 @@ Each tries a few batch sizes first and keeps the quickest: a runtime is measured
 
 import dataclasses
 import fcntl
+import functools
 import hashlib
 import importlib
 import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -20,14 +21,16 @@ import flax.linen as nn
 import jax
 import numpy as np
 
-from benchmarks.decoding_speed import OUTPUT, VOCAB, Work, likely, sources
+from benchmarks.decoding_speed import OUTPUT, RUNTIMES, VOCAB, Work, likely, sources
 from flaxformer_mt.config import DecodingConfig, ModelConfig
 from flaxformer_mt.data.shortlist import Shortlist
-from flaxformer_mt.data.vocabulary import EOS
+from flaxformer_mt.data.vocabulary import EOS, UNK
+from flaxformer_mt.decoding.options import SearchOptions
 from flaxformer_mt.decoding.run.decoder import BatchDecoder
 from flaxformer_mt.decoding.source import Source
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.files.atomic import replacing
+from flaxformer_mt.interop.ctranslate2_search import ctranslate2_runtime
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
 
@@ -37,6 +40,8 @@ Decode = Callable[[int, int], int]  # beam and batch size to tokens
 def main(name: str, workdir: Path, work: Work) -> int:
     if name.startswith("ctranslate2_"):
         decode = ctranslate2(workdir, name.removeprefix("ctranslate2_"), work)
+    elif name in RUNTIMES:
+        decode = by_runtime(name.removeprefix("runtime_"), work)
     else:
         decode = ours(name, work)
     best: dict[int, int] = {}
@@ -89,6 +94,20 @@ def ours(name: str, work: Work) -> Decode:
     return decode
 
 
+def by_runtime(quantization: str, work: Work) -> Decode:
+    run = Translator.load(work.run)
+    runtime = ctranslate2_runtime(run, quantization=quantization)
+    sources = [Source([*line, EOS], (n, 0)) for n, line in enumerate(lines_of(work, run))]
+
+    def decode(beam: int, batch: int) -> int:
+        config = dataclasses.replace(run.config, beam_size=beam, patience=1.0)
+        search = runtime.search(config, SearchOptions(), suppress=(UNK,), text_of=hash)
+        decoded = search.decode(sources)
+        return sum(len(hypotheses[0].tokens) + 1 for hypotheses in decoded)
+
+    return decode
+
+
 def lines_of(work: Work, run: Translator) -> list[list[int]]:
     """Token ids without an end mark."""
     lines = Path(work.input).read_text("utf-8").splitlines()[: work.sentences]
@@ -113,15 +132,20 @@ def ctranslate2(workdir: Path, compute_type: str, work: Work) -> Decode:
     else:
         words = random_weights(folder, work)
         search = {"min_decoding_length": OUTPUT, "max_decoding_length": OUTPUT}
-    translator = ctranslate2.Translator(
-        str(folder),
-        compute_type=compute_type.removesuffix("_vmap"),
-        inter_threads=1,
-        intra_threads=len(os.sched_getaffinity(0)),
-    )
+    cores = len(os.sched_getaffinity(0))
+    # One batch at a time on all cores, or a batch on each.
+    forms = [
+        ctranslate2.Translator(
+            str(folder),
+            compute_type=compute_type.removesuffix("_vmap"),
+            inter_threads=at_once,
+            intra_threads=cores // at_once,
+        )
+        for at_once in sorted({1, cores})
+    ]
 
-    def decode(beam: int, batch: int) -> int:
-        results = translator.translate_batch(
+    def decode_by(form: Any, beam: int, batch: int) -> int:
+        results = form.translate_batch(
             words,
             beam_size=beam,
             max_batch_size=batch,
@@ -131,6 +155,21 @@ def ctranslate2(workdir: Path, compute_type: str, work: Work) -> Decode:
         )
         # A translation that ends has an end mark besides.
         return sum(len(result.hypotheses[0]) + (not search) for result in results)
+
+    return quickest([functools.partial(decode_by, form) for form in forms])
+
+
+def quickest(ways: Sequence[Decode]) -> Decode:
+    """The quickest of several ways for each beam and batch size, which the first call finds out."""
+    chosen: dict[tuple[int, int], Decode] = {}
+
+    def decode(beam: int, batch: int) -> int:
+        sizes = beam, batch
+        if sizes not in chosen:
+            for way in ways:
+                way(beam, batch)  # allocates
+            chosen[sizes] = min(ways, key=lambda way: timed(way, beam, batch)[1])
+        return chosen[sizes](beam, batch)
 
     return decode
 

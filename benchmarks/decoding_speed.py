@@ -5,7 +5,8 @@ python -m benchmarks.decoding_speed --workdir DIR [--ours NAME ...] [--peers NAM
 
 A base-size model (paper, Table 3, a vocabulary of 32,000) with random weights translates sources of
 10 to 50 tokens into 32 tokens each, in a process of its own for each contestant. Random weights say
-nothing sensible and take the same time. `ours_bfloat16` is what `--dtype bfloat16` does, and
+nothing sensible and take the same time. CTranslate2 computes one batch at a time on all cores, or
+one on each, whichever is quicker. `ours_bfloat16` is what `--dtype bfloat16` does, and
 `..._shortlist` what `--shortlist` does where the sentences of a batch have 4,096 likely types, as
 64 sentences of Tatoeba have. CTranslate2's `..._vmap` has the same types as its vocabulary map.
 Peers need the extra [export], and run on CPUs. A GPU wants more sentences at a time:
@@ -14,7 +15,8 @@ Peers need the extra [export], and run on CPUs. A GPU wants more sentences at a 
 With `--run` it is a trained run's model, with its own length penalty, and the first lines of FILE;
 all end a search by CTranslate2's rule (`decoding.patience` 1, `ends_among` "beam"). Cutting lines
 into pieces and joining them is not timed. CTranslate2 divides by |Y| where a run has the paper's
-length penalty.
+length penalty. `runtime_float32` and `runtime_int8` are `translate --runtime`, whose
+batches have a size of their own.
 """
 
 import argparse
@@ -44,12 +46,15 @@ OURS = {
     "ours_shortlist": "shortlist_",
     "ours_bfloat16_shortlist": "bfloat16_shortlist_",
 }
+# `translate --runtime`: CTranslate2's search, our choice among the outputs. A trained run has it.
+RUNTIMES = {"runtime_float32": "runtime_float32_", "runtime_int8": "runtime_int8_"}
 PEERS = (
     "ctranslate2_float32",
     "ctranslate2_int8",
     "ctranslate2_float32_vmap",
     "ctranslate2_int8_vmap",
 )
+NAMED = OURS | RUNTIMES
 BEAMS = (4, 1)
 SECONDS = 1800.0  # for one answer
 
@@ -89,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             metrics[f"{name}_beam_{beam}_tokens_per_second"] = statistics.median(rounds)
         for ours, peer in itertools.product(options.ours, options.peers):
             ratios = [a / b for a, b in zip(rates[ours], rates[peer], strict=True)]
-            metrics[f"{OURS[ours]}beam_{beam}_times_{peer}"] = statistics.median(ratios)
+            metrics[f"{NAMED[ours]}beam_{beam}_times_{peer}"] = statistics.median(ratios)
 
     config, suffix = f"base, vocabulary {VOCAB:,}, random weights", ""
     if options.run:
@@ -113,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.decoding_speed")
     parser.add_argument("--workdir", required=True, type=Path, metavar="DIR")
-    parser.add_argument("--ours", nargs="+", default=list(OURS), choices=OURS, metavar="NAME")
+    parser.add_argument("--ours", nargs="+", default=list(OURS), choices=NAMED, metavar="NAME")
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=PEERS, metavar="NAME")
     parser.add_argument("--rounds", type=int, default=5, metavar="N")
     usual = Work()
@@ -127,6 +132,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if bool(options.run) != bool(options.input):
         parser.error("--run and --input go together")
+    if not options.run and set(options.ours) & RUNTIMES.keys():
+        parser.error(f"{', '.join(RUNTIMES)} search with a trained run's model: add --run")
     if options.run and any("vmap" in peer for peer in options.peers):
         parser.error("--run has no vocabulary map: name other --peers")
     return options

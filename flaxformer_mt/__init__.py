@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from flaxformer_mt.evaluation.compare import compare as compare
     from flaxformer_mt.evaluation.metrics import Metric as Metric
     from flaxformer_mt.evaluation.scoring import Scoring as Scoring
+    from flaxformer_mt.interop.ctranslate2_search import (
+        ctranslate2_runtime as ctranslate2_runtime,
+    )
     from flaxformer_mt.sentences import split_sentences as split_sentences
 
 # The one place of the version; the build reads it from here.
@@ -55,6 +58,7 @@ _ROOMS = {
     "Translator": "decoding.translator",
     "average": "api.runs",
     "compare": "evaluation.compare",
+    "ctranslate2_runtime": "interop.ctranslate2_search",
     "demo_run": "demo.package",
     "dry_run": "api.trial",
     "evaluate": "api.runs",

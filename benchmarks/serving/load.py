@@ -32,19 +32,21 @@ def drive(
     *,
     clients: int,
     requests: int,
+    split: bool = False,
     watch: Callable[[int], None] = lambda _: None,
 ) -> Load:
     """`requests` requests of one sentence each, on `clients` connections that stay open.
 
-    `watch` is called with the number of answers about every second.
+    With `split` the server looks for sentence ends, as it does for most clients. `watch` is called
+    with the number of answers about every second.
     """
-    return asyncio.run(_drive(server.port, sentences, clients, requests, watch))
+    questions = [_question(sentence, split=split) for sentence in sentences]
+    return asyncio.run(_drive(server.port, questions, clients, requests, watch))
 
 
 async def _drive(
-    port: int, sentences: Sequence[str], clients: int, requests: int, watch: Callable[[int], None]
+    port: int, questions: Sequence[bytes], clients: int, requests: int, watch: Callable[[int], None]
 ) -> Load:
-    questions = [_question(sentence) for sentence in sentences]
     numbers = iter(range(requests))
     times: list[float] = []
     refused = 0
@@ -74,8 +76,8 @@ async def _drive(
     return Load(seconds=seconds, milliseconds=tuple(sorted(times)), refused=refused)
 
 
-def _question(sentence: str) -> bytes:
-    body = json.dumps({"text": sentence, "sentences": False}).encode()
+def _question(sentence: str, *, split: bool) -> bytes:
+    body = json.dumps({"text": sentence} | ({} if split else {"sentences": False})).encode()
     head = "POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 

@@ -58,12 +58,13 @@ def serving(
     with tempfile.NamedTemporaryFile(prefix="serve-", suffix=".log") as log_file:
         log = Path(log_file.name)
         process = subprocess.Popen([*command, "--port", "0", *options], stderr=log_file)
-        yield from _lifetime(process, log, seconds)
+        yield from lifetime(process, log, seconds)
 
 
-def _lifetime(
+def lifetime(
     process: subprocess.Popen[bytes], log: Path, seconds: float
 ) -> Iterator[ServerProcess]:
+    """Waits until a server that logs its address is ready, yields it once, and stops it."""
     try:
         server = ServerProcess(_port(process, log, time.monotonic() + seconds))
         while not _ready(server):

@@ -96,6 +96,7 @@ def identity(translator: Translator, **settings: Any) -> dict[str, Any]:
         "shortlist": translator.shortlist and translator.shortlist.digest,
         "together": translator.together,  # sentences of a line
         "dtype": ", ".join(model.config.dtype for _, model in translator.members),
+        **({"runtime": translator.runtime.name} if translator.runtime else {}),
         **translator.told,
         **flat,
     }

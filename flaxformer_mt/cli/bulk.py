@@ -16,6 +16,7 @@ from flaxformer_mt.bulk.shards import OneShard, ShareError
 from flaxformer_mt.bulk.stream import WINDOW
 from flaxformer_mt.cli.arguments import Flag, as_asked, positive, say_if_untagged, shards
 from flaxformer_mt.cli.programs import keep_programs
+from flaxformer_mt.cli.runtime import check_runtime, searched_as_asked
 from flaxformer_mt.cluster import Local, Ray
 from flaxformer_mt.config import ConfigError
 from flaxformer_mt.errors import STOPPED, Stopped
@@ -151,6 +152,8 @@ def _check_early(options: Namespace) -> None:
     if options.engine == "local":
         for folder in (options.workdir, *getattr(options, "ensemble", ())):
             open_run(folder)
+    if hasattr(options, "runtime"):  # `score` has no search
+        check_runtime(options)
 
 
 def loaded(options: Namespace) -> fm.Translator:
@@ -163,6 +166,8 @@ def loaded(options: Namespace) -> fm.Translator:
         shortlist=getattr(options, "shortlist", False),  # `score` has none
     )
     translator = as_asked(options, translator)
+    if hasattr(options, "runtime"):  # `score` has no search
+        translator = searched_as_asked(options, translator)
     say_if_untagged(translator)
     beam_size = translator.config.beam_size
     n_best = getattr(options, "n_best", 1)

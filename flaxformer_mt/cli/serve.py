@@ -29,6 +29,7 @@ from flaxformer_mt.cli.arguments import (
     utf8_text,
 )
 from flaxformer_mt.cli.programs import keep_programs
+from flaxformer_mt.cli.runtime import RUNTIME, check_runtime, searched_as_asked
 from flaxformer_mt.config.languages import tag_of_each_pair
 from flaxformer_mt.errors import UserError, install
 from flaxformer_mt.files.reading import read_text
@@ -50,6 +51,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             raise UserError(f"{package} is not installed: {install('serve')}")
     settings = _settings(options)
     open_run(options.workdir)  # says what is wrong before JAX is loaded
+    check_runtime(options)
     keep_programs()
     from flaxformer_mt.serving.server import TranslationServer, address, allow_files, bind
 
@@ -82,7 +84,8 @@ def _settings(options: argparse.Namespace) -> ServerSettings:
         cors_origins=tuple(options.cors),
         allowed_hosts=tuple(options.allowed_host),
         keep=not options.no_keep,
-        constraints=not options.no_constraints,
+        # Other programs' searches have none.
+        constraints=not options.no_constraints and options.runtime == "jax",
         public_address=options.public_address or "",
         examples=tuple(filter(None, map(str.strip, examples.split("\n")))),
         log=options.log,
@@ -95,6 +98,7 @@ def _loaded(options: argparse.Namespace) -> tuple[fm.Translator, ServedModel]:
     translator = as_asked(
         options, fm.Translator.load(run, which=options.weights, shortlist=options.shortlist)
     )
+    translator = searched_as_asked(options, translator)
     directions = tag_of_each_pair(translator.directions)
     src_lang, tgt_lang = next(iter(directions))
     translator = translator.in_languages(src_lang, tgt_lang)
@@ -129,6 +133,7 @@ _WHAT = {
     ),
     **DTYPE,
     **SHORTLIST,
+    **RUNTIME,
     "--no-keep": Flag(
         "translate URLs, e-mail addresses, placeholders and emoji as other text, unless a request "
         "sets `keep` (default: they stay as they are)"
@@ -164,7 +169,7 @@ def _parser(prog: str, purpose: str) -> argparse.ArgumentParser:
     parser = make_parser(prog, purpose)
     flags(parser, WORKDIR, required=True)
     add_decoding(parser)
-    flags(parser, _WHAT, host="127.0.0.1", port=8000, log=ServerSettings.log)
+    flags(parser, _WHAT, host="127.0.0.1", port=8000, log=ServerSettings.log, runtime="jax")
     flags(parser, _REPEATABLE, repeatable=True)
     groups: dict[str, argparse._ArgumentGroup] = {}
     for name, option in limits().items():

@@ -25,6 +25,7 @@ from flaxformer_mt.cli.arguments import (
     utf8_text,
 )
 from flaxformer_mt.cli.bulk import OUTPUT, Loader, loaded, run_or_join
+from flaxformer_mt.cli.runtime import RUNTIME, check_runtime
 from flaxformer_mt.rundir.layout import open_run
 
 if TYPE_CHECKING:
@@ -167,6 +168,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(formats, _FORMS, format="text", keep_elements=[])
     flags(parser, _LINES | NO_SPLIT | TAG, n_best=1, overlong="split")
     add_search(parser)
+    flags(parser, RUNTIME, runtime="jax")
     constraints = parser.add_argument_group("constraints on translations")
     flags(constraints, _CONSTRAINTS, prefix="", suppress=[], forbid=[], ensemble=[])
     add_sampling(parser)
@@ -200,6 +202,7 @@ def _translate_document(options: Namespace, parser: ArgumentParser) -> int:
             parser.error(f"{flag} is for lines: leave it out with --format {options.format}")
     wanted = _wanted_of_all(options, parser)
     open_run(options.workdir)  # says what is wrong before JAX is loaded
+    check_runtime(options)
     translated = fm.translate_document_file(
         functools.partial(loaded, options),
         options.input,

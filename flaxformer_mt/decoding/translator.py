@@ -50,6 +50,7 @@ from flaxformer_mt.decoding.preparing import SourcePreparer
 from flaxformer_mt.decoding.run.arrays import ConstraintSizes
 from flaxformer_mt.decoding.run.decoder import BatchDecoder
 from flaxformer_mt.decoding.run.programs import Models, Params, suited
+from flaxformer_mt.decoding.searching import OtherRuntime, Searcher
 from flaxformer_mt.decoding.teacher_forcing import Attention, Scored, TeacherForcing
 from flaxformer_mt.decoding.text.kept import marked_vocabularies, units
 from flaxformer_mt.decoding.text.segments import Overlong, Part, Target, cut_pairs, encode, lead_of
@@ -99,9 +100,10 @@ class _KeptDecoder(NamedTuple):
     """A search, and the objects by whose ids it is kept: as long as it is there, no others have
     them."""
 
-    decoder: BatchDecoder
+    decoder: Searcher
     members: tuple[Member, ...]
     shortlist: Shortlist | None
+    runtime: OtherRuntime | None
 
 
 class Translator:
@@ -155,6 +157,7 @@ class Translator:
         self._own_languages = src_lang, tgt_lang
         self.symbols = tuple(symbols)
         self.takes_whole_lines = False
+        self.runtime: OtherRuntime | None = None  # None: this program
         placed = [(whole_on(tree, self.mesh), _for_search(member)) for tree, member in others]
         self._ensemble = _Ensemble(((self.params, self.model), *placed), self.mesh)
         self.max_length = min(member.config.max_length for _, member in self.members)
@@ -268,6 +271,18 @@ class Translator:
         )
         other._ensemble = _Ensemble(members, self.mesh)
         other.model = other.members[0][1]
+        return other
+
+    def with_runtime(self, runtime: OtherRuntime | None) -> Translator:
+        """The same model, whose search another program does; None: this program again. Scores of
+        given translations, alignments and attention stay this program's. Raises DecodingError for
+        an ensemble and for a shortlist, which other programs don't have."""
+        if runtime is not None and len(self.members) > 1:
+            raise DecodingError(f"{runtime.name} searches with a single model, not an ensemble")
+        if runtime is not None and self.shortlist is not None:
+            raise DecodingError(f"{runtime.name} searches without this program's shortlist")
+        other = copy.copy(self)
+        other.runtime = runtime
         return other
 
     def with_tag(self, tag: str) -> Translator:
@@ -506,28 +521,30 @@ class Translator:
             constrained=bool(constraint_sizes),
         )
 
-    def _decoder(
-        self, options: SearchOptions, *, suppress: tuple[int, ...] = (UNK,)
-    ) -> BatchDecoder:
+    def _decoder(self, options: SearchOptions, *, suppress: tuple[int, ...] = (UNK,)) -> Searcher:
         """The search, made once for what it depends on."""
         _check_not_forked()
         # A copy with other settings or weights shares the decoders.
         config = _of_search(self.config)
-        key = options.of_search, suppress, config, self._ensemble.key, id(self.shortlist)
+        weights = self._ensemble.key, id(self.shortlist), id(self.runtime)
+        key = options.of_search, suppress, config, weights
         with self._decoders_lock:  # threads may share a translator
             kept = self._decoders.get(key)
             if kept is None:
                 decoder = self._new_decoder(options, suppress)
-                kept = _KeptDecoder(decoder, self.members, self.shortlist)
+                kept = _KeptDecoder(decoder, self.members, self.shortlist, self.runtime)
                 self._decoders[key] = kept
             if len(self._decoders) > _DECODERS:
                 # Of a dict the first key is the oldest.
                 self._decoders.pop(next(iter(self._decoders)))
             return kept.decoder
 
-    def _new_decoder(self, options: SearchOptions, suppress: tuple[int, ...]) -> BatchDecoder:
+    def _new_decoder(self, options: SearchOptions, suppress: tuple[int, ...]) -> Searcher:
         """No two outputs in an n-best list have the same text, except for `mbr`, which compares
         all that the search finds."""
+        if self.runtime is not None:
+            config = _of_search(self.config)
+            return self.runtime.search(config, options, suppress=suppress, text_of=self._text_of)
         params, models = self._ensemble.suited
         return BatchDecoder(
             params,

@@ -1,6 +1,7 @@
 """Models to and from other programs: CTranslate2, Hugging Face, StableHLO, Marian, Bergamot."""
 
 import importlib
+import importlib.util
 from typing import Any
 
 from flaxformer_mt.errors import UserError, install
@@ -13,6 +14,14 @@ BOUND = 1e-3  # nats a token by which two programs in float32 may differ
 
 class ExportError(UserError):
     """A model that a format or this program cannot hold, a missing package, outputs that differ."""
+
+
+def require_package_of_extra(module: str, purpose: str) -> None:
+    """Raises ExportError if a module of the extra `export` isn't installed, without importing it;
+    `purpose` opens the error message."""
+    package = module.partition(".")[0]
+    if importlib.util.find_spec(package) is None:
+        raise ExportError(f"{purpose} {package}, which is not installed: {install('export')}")
 
 
 def package_of_extra(module: str, purpose: str) -> Any:

@@ -29,17 +29,17 @@ def export(
     *,
     form: str,
     quantization: str = "float32",
-    card: Card,
+    card: Card | None = None,
     sample: tuple[Sequence[str], str] | None,
     bound: float | None = None,
 ) -> Parity | None:
     """Writes the model into the new folder `destination` and compares both runtimes on `sample`,
     lines and their origin.
 
-    A folder for Hugging Face gets `card`. `bound` is the largest accepted difference of a token's
-    log-probability (default: the format's). Without a sample nothing is compared, and the result is
-    None. A model to be quantized is first compared unquantized, since rounding would hide a wrong
-    bias.
+    A folder for Hugging Face needs a `card`. `bound` is the largest accepted difference of a
+    token's log-probability (default: the format's). Without a sample nothing is compared, and the
+    result is None. A model to be quantized is first compared unquantized, since rounding would hide
+    a wrong bias.
 
     Raises ExportError, and leaves nothing, if the format can't represent the model, a package is
     missing, the folder can't be written, or the runtimes disagree.
@@ -89,10 +89,14 @@ def _check_quantization(form: str, quantization: str) -> None:
         )
 
 
-def _write(translator: Translator, folder: Path, form: str, quantization: str, card: Card) -> None:
+def _write(
+    translator: Translator, folder: Path, form: str, quantization: str, card: Card | None
+) -> None:
     if form == "ctranslate2":
         ctranslate2.write(translator, folder, quantization=quantization)
     elif form == "huggingface":
+        if card is None:
+            raise TypeError("a folder for Hugging Face needs a card")
         huggingface.write(translator, folder, card=card)
     elif form in ("marian", "bergamot"):
         marian_program.write(translator, folder, form=form, quantization=quantization)

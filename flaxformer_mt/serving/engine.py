@@ -151,6 +151,8 @@ class Engine:
         return shapes
 
     def _filled(self, key: Key, texts: Sequence[str]) -> list[str]:
+        if self.translator.runtime is not None:
+            return list(texts)  # it compiles nothing for a size
         size = min(size for size in self.sizes(key) if size >= len(texts))
         return [*texts, *[texts[-1]] * (size - len(texts))]
 

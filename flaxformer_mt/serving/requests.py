@@ -300,7 +300,9 @@ class Reader:
 
     def _task(self, form: Any, kind: str) -> TranslateTask:
         if (form.terms or form.forbid) and not self.settings.constraints:
-            raise bad_request("this server takes neither 'terms' nor 'forbid' (--no-constraints)")
+            raise bad_request(
+                "this server takes neither 'terms' nor 'forbid' (--no-constraints, or --runtime)"
+            )
 
         direction = self._direction(form)
         texts = _given_texts(form, kind)

@@ -61,6 +61,7 @@ def test_every_member_of_an_ensemble_decides_and_the_size_of_batches_does_not():
             name="best",
             together=together,
             shortlist=shortlist,
+            runtime=None,
             vocabularies=SimpleNamespace(digest="0" * 64),
             told={},
             config=DecodingConfig(**decoding),  # type: ignore[arg-type]

@@ -595,6 +595,26 @@ def test_a_dtype_is_chosen(translate):
     assert done.status == 0 and done.output.count("\n") == TEXT.count(b"\n")
 
 
+@pytest.mark.parametrize("runtime", ["ctranslate2", "ctranslate2-int8"])
+def test_another_program_searches(translate, translations, tmp_path, monkeypatch, runtime):
+    pytest.importorskip("ctranslate2", reason="needs the [export] extra")
+    monkeypatch.setenv("FLAXFORMER_CACHE", str(tmp_path))
+    done = translate("--runtime", runtime, stdin=TEXT)
+    assert done.status == 0 and len(done.output.splitlines()) == len(translations)
+    assert "greedy outputs equal" in done.errors, "compared on first use"
+    done = translate("--runtime", runtime, "--prefix", "a", stdin=TEXT)
+    assert done.status == 2 and "searches without prefixes" in done.last
+
+
+def test_another_program_must_be_installed(run, workdir, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    document = ("--format", "html")
+    for options in ((), document):
+        arguments = ("--workdir", workdir, "--runtime", "ctranslate2", *options)
+        done = run("translate", *arguments, stdin=TEXT)
+        assert done.status == 2 and "--runtime ctranslate2 needs ctranslate2" in done.last
+
+
 @pytest.fixture(scope="module")
 def in_groups(tmp_path_factory):
     """A run whose searches have two groups."""

@@ -52,6 +52,7 @@ class StandIn:
 
     heads = 2
     config = DecodingConfig()
+    runtime = None
 
     def __init__(self):
         self.open = threading.Event()

@@ -37,6 +37,14 @@ def test_a_batch_is_filled_up_and_its_filling_left_out():
     assert batching.translator.calls == [(texts + texts[-1:] * 7, 1)]
 
 
+def test_a_program_that_compiles_nothing_gets_no_filling():
+    batching = engine(16)
+    batching.translator.runtime = "another program"
+    texts = [f"sentence {number}" for number in range(9)]
+    batching.run(BEST, [QueuedSentence(text) for text in texts])
+    assert batching.translator.calls == [(texts, 1)]
+
+
 def test_a_diverse_search_for_fewer_is_another_one():
     diverse = engine(16, diverse=True)
     keys = [Key(count) for count in (1, 2, 3, 4)]
