@@ -1,4 +1,4 @@
-"""Models to and from other programs: CTranslate2, Hugging Face, StableHLO, Marian, Bergamot, ONNX."""
+"""Models to and from CTranslate2, Hugging Face, StableHLO, ONNX, Marian and Bergamot."""
 
 import importlib
 from typing import Any

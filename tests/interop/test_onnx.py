@@ -1,6 +1,6 @@
 """Folders of ONNX graphs: what is in them, how they are called, and what is refused.
 
-`test_runners.py` runs their `translate.py`; `python -m benchmarks.onnx` runs optimum on them.
+`test_runners.py` runs their `translate.py`, and `python -m benchmarks.onnx_runtime` optimum.
 """
 
 import json
