@@ -78,8 +78,8 @@ def decoder(weights: Weights, config: ModelConfig, numbering: Numbering) -> Any:
     uses_cache = graph.cast("use_cache_branch", "INT64")  # 0 or 1
     past = graph.node("Mul", layers.size("past_key_values.0.decoder.key", 2), uses_cache)
     length = graph.node("Add", past, layers.size("input_ids", 1))
-    # ONNX Runtime makes a slice of rows at a range, which beyond the table is cut short without an
-    # error; it leaves a sum as it is.
+    # Not a range from `past`: of its rows ONNX Runtime makes a slice, and one beyond the table is
+    # empty instead of an error (findings/onnxruntime_gather_of_range.sh).
     new = layers.range(layers.zero(), layers.size("input_ids", 1))
     positions = graph.node("Add", new, past)  # [t]
     x = layers.embedded(target_name, "tgt", positions)

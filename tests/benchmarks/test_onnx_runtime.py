@@ -26,9 +26,9 @@ def test_the_share_is_of_places_with_end_marks(theirs, share):
 def test_the_sample_is_of_lines_that_the_model_takes(tmp_path):
     made = translator(max_length=20)
     path = tmp_path / "text"
-    path.write_text("\n".join(["", LINES[0], "dog " * 40, LINES[1], LINES[2]]) + "\n")
+    path.write_text("\n".join(["", LINES[2], "dog " * 40, LINES[3], LINES[0]]) + "\n")
     sample = onnx_runtime.read_sample(made, Reference(made), path, 2)
-    assert sample.lines == [LINES[0], LINES[1]]
+    assert sample.lines == [LINES[2], LINES[3]]
     assert [source[-1] for source in sample.sources] == [EOS, EOS]
     assert len(sample.limits) == 2
 
