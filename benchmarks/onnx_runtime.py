@@ -1,13 +1,14 @@
-"""A run's model as ONNX graphs, in ONNX Runtime and in Hugging Face's optimum, compared with ours.
+"""A run's model as ONNX graphs, in ONNX Runtime, its build for browsers and optimum, compared here.
 
-python -m benchmarks.onnx_runtime --workdir RUN --src FILE --peers DIR [--install | --python PYTHON]
+python -m benchmarks.onnx_runtime --workdir RUN --src FILE --web FOLDER --peers DIR [--install]
 
 The run is exported, and the first lines of FILE that the model takes are translated in float32:
-greedily here and by the folder's own `translate.py`, greedily and by the run's beam here and by
-`ORTModelForSeq2SeqLM.generate` with `MarianTokenizer`. Beam search is without a length penalty and
-here by transformers' rules (`ends_among` "beam", `length_norm` "average"). `tokens_equal_share` is
-the share of places of outputs, end marks included, with the same token. Optimum runs in an
-environment of its own below DIR, which `--install` makes.
+greedily here, by the folder's own `translate.py` and in Node by onnxruntime-web; greedily and by
+the run's beam here and by `ORTModelForSeq2SeqLM.generate` with `MarianTokenizer`. Beam search is
+without a length penalty and here by transformers' rules (`ends_among` "beam", `length_norm`
+"average"). `tokens_equal_share` is the share of places of outputs, end marks included, with the
+same token. FOLDER is where `npm install --prefix FOLDER onnxruntime-web@1.30.0` was run. Optimum
+runs in an environment of its own below DIR, which `--install` makes.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from benchmarks.arguments import positive
 from benchmarks.peer_environments import EnvironmentMissing, Environments
 from flaxformer_mt.config import freeze
 from flaxformer_mt.data.corpus.text_files import lines
-from flaxformer_mt.data.vocabulary import EOS, UNK
+from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding.run.decoder import BatchDecoder
 from flaxformer_mt.decoding.source import Source
 from flaxformer_mt.decoding.translator import Translator
@@ -40,7 +41,8 @@ from flaxformer_mt.interop.parity import Reference, Rows, compare
 from flaxformer_mt.reproduction.result_file import write_result
 from flaxformer_mt.rundir.layout import open_run, read_record
 
-PEER = Path(__file__).with_name("optimum_search.py")
+OPTIMUM = Path(__file__).with_name("optimum_search.py")
+WEB = Path(__file__).with_name("onnx_web.mjs")
 COUNT = 100
 BOUND = 1e-3
 
@@ -58,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workdir", required=True, metavar="RUN", help="a trained run directory")
     parser.add_argument("--src", required=True, metavar="FILE", help="source lines")
     parser.add_argument("--lines", type=positive, default=COUNT, metavar="N", help="so many of it")
+    parser.add_argument("--web", required=True, metavar="FOLDER", help="it has node_modules/")
     parser.add_argument("--peers", type=Path, metavar="DIR", help="has optimum's environment")
     parser.add_argument("--install", action="store_true", help="make that environment")
     parser.add_argument("--python", type=Path, metavar="PYTHON", help="of one with optimum")
@@ -78,8 +81,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         runtime = ONNXRuntime(folder, numbering_of(translator))
         parity = compare(reference, runtime, sample.lines, "the lines", bound=BOUND)
         beam_size = config.decoding.beam_size
-        question = {"folder": str(folder), "lines": sample.lines, "limits": sample.limits}
-        optimum = asked(python, question | {"beams": [1, beam_size]})
+        question = {"folder": str(folder), "limits": sample.limits}
+        optimum = asked(
+            [str(python), str(OPTIMUM)],
+            question | {"lines": sample.lines, "beams": [1, beam_size]},
+        )
+        web = asked(["node", str(WEB), options.web], question | ids_of(translator, sample))
         theirs = runtime.greedy(sample.sources, sample.limits)
         size = sum(path.stat().st_size for path in folder.glob("*.onnx"))
 
@@ -89,18 +96,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "tokens": parity.tokens,
         "beam_size": beam_size,
         "tokens_equal_share": equal_share(greedy, theirs),
+        "web_tokens_equal_share": equal_share(greedy, ours_of(translator, web["outputs"])),
         "largest_log_prob_difference": parity.largest,
         "onnx_mib": size / 2**20,
     }
     metrics |= of_optimum(translator, sample, optimum, greedy)
     result = write_result(
         options.result / "onnx.json",
-        command="python -m benchmarks.onnx_runtime --workdir RUN --src FILE --peers DIR --install",
+        command=(
+            "python -m benchmarks.onnx_runtime --workdir RUN --src FILE --web FOLDER --peers DIR "
+            "--install"
+        ),
         config=config.name,
         seconds=time.perf_counter() - start,
         metrics=metrics,
         signatures={},
-        details=optimum["versions"],
+        details={**optimum["versions"], "onnxruntime-web": web["version"]},
     )
     print(json.dumps(dict(result.metrics), indent=2))
     return 0
@@ -129,30 +140,41 @@ def read_sample(translator: Translator, reference: Reference, path: Path, count:
     return Sample([text for text, _ in taken[:count]], sources, reference.limits(sources))
 
 
-def asked(python: Path, question: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer of `optimum_search.py`."""
+def asked(command: Sequence[str], question: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON that a program answers to a question in JSON."""
     done = subprocess.run(
-        [str(python), str(PEER)],
-        input=json.dumps(question),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
+        command, input=json.dumps(question), stdout=subprocess.PIPE, text=True, check=True
     )
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
+
+
+def ids_of(translator: Translator, sample: Sample) -> dict[str, Any]:
+    """The folder's ids of the sources and of the marks."""
+    numbering = numbering_of(translator)
+    return {
+        "sources": [[numbering.src[token] for token in source] for source in sample.sources],
+        "start": numbering.start,
+        "end": numbering.tgt[EOS],
+        "never": [numbering.start, *(numbering.tgt[mark] for mark in (PAD, BOS, UNK))],
+    }
+
+
+def ours_of(translator: Translator, rows: Rows) -> list[list[int]]:
+    """This program's tokens of outputs in the folder's ids, up to their end marks."""
+    ours = {number: token for token, number in enumerate(numbering_of(translator).tgt)}
+    return [_tokens([ours.get(number, UNK) for number in row]) for row in rows]
 
 
 def of_optimum(
     translator: Translator, sample: Sample, answer: Mapping[str, Any], greedy: Rows
 ) -> dict[str, float]:
     """How much of optimum's `answer` is the same here."""
-    numbering = numbering_of(translator)
-    tokenized = [[numbering.src[id] for id in ids] for ids in sample.sources]
-    same = [a == b for a, b in zip(tokenized, answer["sources"], strict=True)]
-    ours_of = {number: ours for ours, number in enumerate(numbering.tgt)}
+    sources = ids_of(translator, sample)["sources"]
+    same = [a == b for a, b in zip(sources, answer["sources"], strict=True)]
+    # Its outputs begin with the token that the decoder starts from.
     by_greedy, by_beam = (
-        [_tokens([ours_of.get(id, UNK) for id in ids[1:]]) for ids in rows]
-        for rows in answer["outputs"].values()
+        ours_of(translator, [row[1:] for row in rows]) for rows in answer["outputs"].values()
     )
     beam = by_beam_here(translator, sample.sources)
     return {

@@ -98,6 +98,7 @@ LABELS = {
     "lines_equal_share": "lines equal in the browser's engine, float32",
     "lines_equal_share_int8": "and in int8",
     "tokens_equal_share": "tokens equal in ONNX Runtime",
+    "web_tokens_equal_share": "in its build for browsers",
     "optimum_greedy_tokens_equal_share": "by optimum's greedy search",
     "optimum_beam_tokens_equal_share": "by its beam search",
     "items_kept_share": "URLs, addresses and placeholders kept",

@@ -62,4 +62,4 @@ def test_without_optimums_environment_it_says_what_to_do(tmp_path):
         (["--python", str(tmp_path / "no")], "there is no such interpreter"),
     ):
         with pytest.raises(SystemExit, match=message):
-            onnx_runtime.main(["--workdir", "run", "--src", "text", *arguments])
+            onnx_runtime.main(["--workdir", "run", "--src", "text", "--web", "web", *arguments])
