@@ -117,7 +117,7 @@ class Calls:
         mask = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
         source = {"input_ids": np.arange(10, 20).reshape(2, 5), "attention_mask": mask}
         [encoded] = encoder.run(None, source)
-        self._source = {"encoder_attention_mask": mask, "encoder_hidden_states": encoded}
+        self.source = {"encoder_attention_mask": mask, "encoder_hidden_states": encoded}
         self._names = [given.name for given in self._decoder.get_inputs() if "past" in given.name]
 
     def empty(self, tokens: int = 0) -> dict[str, np.ndarray]:
@@ -128,7 +128,7 @@ class Calls:
         self, ids: np.ndarray, past: dict[str, np.ndarray], *, uses_cache: bool
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         branch = {"use_cache_branch": np.array([uses_cache])}
-        inputs = {"input_ids": ids, **self._source, **past, **branch}
+        inputs = {"input_ids": ids, **self.source, **past, **branch}
         logits, *present = self._decoder.run(None, inputs)
         return logits, dict(zip(self._names, present, strict=True))
 
@@ -159,10 +159,19 @@ def test_tokens_by_the_cache_are_tokens_at_once(folder, split):
     assert all(array.shape[2] in (4, 5) for array in present.values())
 
 
+def test_with_a_cache_the_encoders_output_is_not_read(folder):
+    calls = Calls(folder)
+    expected, _ = calls.step(IDS, calls.empty(), uses_cache=False)
+    _, past = calls.step(IDS[:, :3], calls.empty(), uses_cache=False)
+    calls.source["encoder_hidden_states"][:] = np.nan
+    logits, _ = calls.step(IDS[:, 3:], past, uses_cache=True)
+    np.testing.assert_allclose(logits, expected[:, 3:], atol=1e-5)
+
+
 def test_padding_of_the_source_changes_nothing(folder):
     calls = Calls(folder)
     expected, _ = calls.step(IDS, calls.empty(), uses_cache=False)
-    calls._source["encoder_hidden_states"][0, 3:] = 7.0
+    calls.source["encoder_hidden_states"][0, 3:] = 7.0
     logits, _ = calls.step(IDS, calls.empty(), uses_cache=False)
     np.testing.assert_array_equal(logits, expected)
 
