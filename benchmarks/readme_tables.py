@@ -86,6 +86,7 @@ TOPICS = {
         "invariance",
         "interop",
         "browser",
+        "onnx",
     ),
     "Data, recovery, tests": ("data_pipeline", "scale_out", "survive", "test_suite"),
     "Planned for TPUs and GPUs": ("plan",),
@@ -96,6 +97,10 @@ TOPICS = {
 LABELS = {
     "lines_equal_share": "lines equal in the browser's engine, float32",
     "lines_equal_share_int8": "and in int8",
+    "tokens_equal_share": "tokens equal in ONNX Runtime",
+    "web_tokens_equal_share": "in its build for browsers",
+    "optimum_greedy_tokens_equal_share": "by optimum's greedy search",
+    "optimum_beam_tokens_equal_share": "by its beam search",
     "items_kept_share": "URLs, addresses and placeholders kept",
     "items_kept_share_without": "without `--keep`",
     "bleu_beside_items": "BLEU of the rest",

@@ -32,7 +32,7 @@ COMMANDS = {
     "reproduce": "train the rows of the paper's tables and report the results",
     "doctor": "check a machine: devices, numbers, collectives, checkpoints, speed",
     "plan": "compile the training step for TPUs or GPUs you don't have: memory, time, cost",
-    "export": "export a model for CTranslate2, Hugging Face, StableHLO, Marian or browsers",
+    "export": "export a model for CTranslate2, Hugging Face, StableHLO, ONNX, Marian or browsers",
     "import": "convert a Marian model, such as OPUS-MT's, into a run directory",
     "config": "show a resolved configuration, or explain each setting",
 }

@@ -1,4 +1,4 @@
-"""Models to and from other programs: CTranslate2, Hugging Face, StableHLO, Marian, Bergamot."""
+"""Models to and from CTranslate2, Hugging Face, StableHLO, ONNX, Marian and Bergamot."""
 
 import importlib
 import importlib.util
@@ -6,7 +6,7 @@ from typing import Any
 
 from flaxformer_mt.errors import UserError, install
 
-FORMATS = ("ctranslate2", "huggingface", "stablehlo", "marian", "bergamot")
+FORMATS = ("ctranslate2", "huggingface", "stablehlo", "marian", "bergamot", "onnx")
 QUANTIZATIONS = ("float32", "float16", "int8", "int7")  # of ctranslate2
 QUANTIZED = {"ctranslate2": QUANTIZATIONS, "bergamot": ("float32", "int8")}  # others: float32
 BOUND = 1e-3  # nats a token by which two programs in float32 may differ

@@ -12,12 +12,15 @@ from flaxformer_mt.interop import (
     ctranslate2,
     huggingface,
     marian_program,
+    onnx,
+    package_of_extra,
     stablehlo,
 )
 from flaxformer_mt.interop.ctranslate2 import CTranslate2Runtime
 from flaxformer_mt.interop.folder import appearing
 from flaxformer_mt.interop.huggingface import Card, HuggingFaceRuntime
 from flaxformer_mt.interop.marian_program import MarianRuntime
+from flaxformer_mt.interop.onnx import ONNXRuntime
 from flaxformer_mt.interop.parity import Parity, Reference, Runtime, compare
 from flaxformer_mt.interop.stablehlo import StableHLORuntime
 from flaxformer_mt.rundir.paths import write_json
@@ -49,6 +52,8 @@ def export(
         raise ExportError(
             f"cannot compare outputs: pip install {' '.join(names)}, or use --unchecked"
         )
+    if sample is not None and form == "onnx":
+        package_of_extra("onnxruntime", "the format 'onnx' is compared by the package")
 
     with appearing(destination) as folder:
         if sample is None:
@@ -100,6 +105,8 @@ def _write(
         huggingface.write(translator, folder, card=card)
     elif form in ("marian", "bergamot"):
         marian_program.write(translator, folder, form=form, quantization=quantization)
+    elif form == "onnx":
+        onnx.write(translator, folder, card=card)
     else:
         stablehlo.write(translator, folder)
 
@@ -112,6 +119,8 @@ def _runtime(translator: Translator, folder: Path, form: str, quantization: str)
     if form in ("marian", "bergamot"):
         longest = translator.model.config.max_length
         return MarianRuntime(folder, form, translator.config, max_length=longest)
+    if form == "onnx":
+        return ONNXRuntime(folder, huggingface.numbering_of(translator))
     return StableHLORuntime(folder)
 
 

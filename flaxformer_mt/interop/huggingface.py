@@ -24,14 +24,13 @@ from flaxformer_mt.config.languages import tag_of_each_pair
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.files.reading import json_errors_as, load_json
-from flaxformer_mt.interop import ExportError
+from flaxformer_mt.interop import ExportError, runner
 from flaxformer_mt.interop.folder import search_of, write_models, write_readme
 from flaxformer_mt.interop.marian import Numbering, to_state
 from flaxformer_mt.interop.parity import LogProbs, Rows, Runtime
 from flaxformer_mt.interop.weights import from_model, save_safetensors, usual_heads
 from flaxformer_mt.rundir.paths import write_json
 
-NUMBERING = "flaxformer_types.json"  # the folder's ids of this program's types
 _USE = """\
 from transformers import MarianMTModel, MarianTokenizer
 
@@ -135,32 +134,9 @@ def write(translator: Translator, folder: Path, *, card: Card) -> None:
         raise ExportError(f"{program} cannot hold this model: {'; '.join(problems)}")
 
     weights = usual_heads(from_model(translator), config, program)
-    vocabularies = translator.vocabularies
-    numbering = Numbering.of(vocabularies.src.pieces(), vocabularies.tgt.pieces())
-    marks = {
-        "pad_token_id": numbering.start,
-        "bos_token_id": BOS,
-        "eos_token_id": EOS,
-        "decoder_start_token_id": numbering.start,
-        "forced_eos_token_id": EOS,
-    }
+    numbering = numbering_of(translator)
     save_safetensors(folder / "model.safetensors", to_state(weights, config, numbering))
-    write_json(folder / "config.json", _config(translator, numbering) | marks)
-
-    length_penalty, notes = search_of(translator.config, "transformers")
-    generation = {
-        **marks,
-        # This program never generates these.
-        "bad_words_ids": [[PAD], [BOS], [UNK], [numbering.start]],
-        "max_length": config.max_length,
-        "num_beams": translator.config.beam_size,
-        "length_penalty": length_penalty,
-        "no_repeat_ngram_size": translator.config.no_repeat_ngram,
-        "early_stopping": translator.config.patience == 1,
-    }
-    write_json(folder / "generation_config.json", generation)
-    _write_tokenizer(translator, folder, card, numbering)
-
+    notes = write_settings(translator, folder, card=card, numbering=numbering)
     write_readme(
         folder,
         translator,
@@ -174,6 +150,41 @@ def write(translator: Translator, folder: Path, *, card: Card) -> None:
         header=card.header(),
         where="Anywhere" if card.hub_name else "In this folder",
     )
+
+
+def numbering_of(translator: Translator) -> Numbering:
+    """The ids of a folder for Hugging Face."""
+    vocabularies = translator.vocabularies
+    return Numbering.of(vocabularies.src.pieces(), vocabularies.tgt.pieces())
+
+
+def write_settings(
+    translator: Translator, folder: Path, *, card: Card, numbering: Numbering
+) -> str:
+    """Writes everything of a folder for `MarianMTModel` and `MarianTokenizer` but the weights and
+    the README. Returns Markdown notes on how the search differs from the run's."""
+    marks = {
+        "pad_token_id": numbering.start,
+        "bos_token_id": BOS,
+        "eos_token_id": EOS,
+        "decoder_start_token_id": numbering.start,
+        "forced_eos_token_id": EOS,
+    }
+    write_json(folder / "config.json", _config(translator, numbering) | marks)
+    length_penalty, notes = search_of(translator.config, "transformers")
+    generation = {
+        **marks,
+        # This program never generates these.
+        "bad_words_ids": [[PAD], [BOS], [UNK], [numbering.start]],
+        "max_length": translator.model.config.max_length,
+        "num_beams": translator.config.beam_size,
+        "length_penalty": length_penalty,
+        "no_repeat_ngram_size": translator.config.no_repeat_ngram,
+        "early_stopping": translator.config.patience == 1,
+    }
+    write_json(folder / "generation_config.json", generation)
+    _write_tokenizer(translator, folder, card, numbering)
+    return notes
 
 
 def _config(translator: Translator, numbering: Numbering) -> dict[str, Any]:
@@ -198,8 +209,8 @@ def _config(translator: Translator, numbering: Numbering) -> dict[str, Any]:
         "attention_dropout": config.attention_dropout,
         "activation_dropout": config.ffn_dropout,
         "scale_embedding": True,
-        "static_position_embeddings": True,
-        "normalize_before": False,
+        "static_position_embeddings": config.positions != "learned",
+        "normalize_before": config.norm == "pre",
         "normalize_embedding": False,
         "max_position_embeddings": config.max_length,
         "is_encoder_decoder": True,
@@ -215,7 +226,7 @@ def _write_tokenizer(
     ids = {piece: number for number, piece in enumerate(numbering.pieces)}
     write_json(folder / "vocab.json", ids)
     write_json(
-        folder / NUMBERING,
+        folder / runner.NUMBERING,
         {
             "vocabulary": file_digest(folder / "vocab.json"),
             "source": numbering.src,
@@ -255,7 +266,7 @@ def _write_tokenizer(
 def read_numbering(folder: Path) -> dict[str, list[int]] | None:
     """The folder's ids of this program's types, `source` and `target`, if this program wrote its
     vocabulary. Raises ExportError."""
-    if not (path := folder / NUMBERING).exists():
+    if not (path := folder / runner.NUMBERING).exists():
         return None
     with json_errors_as(ExportError, path, ""):
         content = load_json(path)

@@ -229,6 +229,24 @@ class Numbering:
     def start(self) -> int:
         return len(self.pieces) - 1
 
+    def spread(
+        self, rows: np.ndarray, ids: Sequence[int], filling: np.ndarray | float
+    ) -> np.ndarray:
+        """A table of all types: `rows` at `ids`, zeros at `start`, else `filling`."""
+        table = np.zeros((len(self.pieces), *rows.shape[1:]), np.float32)
+        table[:-1] = filling
+        table[list(ids)] = rows
+        return table
+
+
+def logits_bias(weights: Weights, numbering: Numbering) -> Float[np.ndarray, " types"]:
+    """The softmax's bias. The type that the decoder starts from has no share, nor have those of the
+    source alone."""
+    bias = weights.get(f"embedding/{SOFTMAX_BIAS}", np.zeros(len(numbering.tgt), np.float32))
+    bias = numbering.spread(bias, numbering.tgt, NO_SHARE)
+    bias[numbering.start] = NO_SHARE
+    return bias
+
 
 def to_state(weights: Weights, config: ModelConfig, numbering: Numbering) -> dict[str, np.ndarray]:
     """The arrays of a checkpoint, with tied tables once.
@@ -238,13 +256,7 @@ def to_state(weights: Weights, config: ModelConfig, numbering: Numbering) -> dic
     """
     weights = reorder_channels(weights, np.argsort(interleaved_from_halves(config.d_model)))
     source, target, softmax = tables(weights, config)
-    src, tgt = list(numbering.src), list(numbering.tgt)
-
-    def spread(rows: np.ndarray, ids: list[int], filling: np.ndarray | float) -> np.ndarray:
-        table = np.zeros((len(numbering.pieces), *rows.shape[1:]), np.float32)
-        table[:-1] = filling
-        table[ids] = rows
-        return table
+    src, tgt, spread = numbering.src, numbering.tgt, numbering.spread
 
     state: dict[str, np.ndarray] = {}
     if config.tie == "all":
@@ -256,9 +268,7 @@ def to_state(weights: Weights, config: ModelConfig, numbering: Numbering) -> dic
     if config.tie == "none":
         state[SOFTMAX] = spread(softmax, tgt, 0.0)
 
-    bias = spread(weights.get(f"embedding/{SOFTMAX_BIAS}", np.zeros(len(softmax))), tgt, NO_SHARE)
-    bias[numbering.start] = NO_SHARE
-    state[BIAS] = bias[None]  # [1, types]
+    state[BIAS] = logits_bias(weights, numbering)[None]  # [1, types]
 
     positions = sinusoids_in_halves(config.max_length, config.d_model)
     positions[0] += np.float32(math.sqrt(config.d_model)) * target[BOS]

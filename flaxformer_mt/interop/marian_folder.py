@@ -14,8 +14,9 @@ from flaxformer_mt.files import hub
 from flaxformer_mt.files.reading import json_errors_as, load_json
 from flaxformer_mt.interop import ExportError, package_of_extra
 from flaxformer_mt.interop.generation import decoder_start
-from flaxformer_mt.interop.huggingface import NUMBERING, read_numbering
+from flaxformer_mt.interop.huggingface import read_numbering
 from flaxformer_mt.interop.marian import UNUSED, Types
+from flaxformer_mt.interop.runner import NUMBERING
 
 SAFETENSORS, PICKLED = "model.safetensors", "pytorch_model.bin"
 # Of a repository on the hub, which may hold the same weights for other programs too.

@@ -1,9 +1,10 @@
-"""Translates with the model in this file's folder: a CTranslate2 model, or StableHLO programs.
+"""Translates with the model in this file's folder: a CTranslate2 model, StableHLO programs or ONNX
+graphs.
 
     python translate.py < source.txt > target.txt
 
-Needs numpy and sentencepiece, and ctranslate2 or else jax and flatbuffers, but not the program that
-wrote the folder.
+Needs numpy and sentencepiece, and ctranslate2, onnxruntime, or jax and flatbuffers, but not the
+program that wrote the folder.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ import sentencepiece
 
 PROGRAMS = ("encoder", "decode_step")  # of StableHLO
 WEIGHTS = "weights.npz"
+PAST = "past_key_values."  # begins the names of ONNX's cache
+NUMBERING = "flaxformer_types.json"  # beside them: the source's ids in vocab.json, and the target's
+GRAPHS = ("encoder_model.onnx", "decoder_model_merged.onnx")  # of ONNX
 STEP_OF_LENGTHS = 16  # programs are compiled for each length, so there are few
 BATCH = 32
 
@@ -31,13 +35,12 @@ Ids = Sequence[Sequence[int]]
 
 class Model:
     """The model and the vocabularies of a folder; `options` are for CTranslate2: its `device`,
-    "cpu" or "cuda", and `compute_type`."""
+    "cpu" or "cuda", and `compute_type`; or for ONNX Runtime: its `providers`."""
 
-    def __init__(self, folder: str | Path, **options: str) -> None:
+    def __init__(self, folder: str | Path, **options: Any) -> None:
         folder = Path(folder)
         self.settings: dict[str, Any] = json.loads((folder / "settings.json").read_text("utf-8"))
-        program = StableHLO if (folder / WEIGHTS).exists() else CTranslate2
-        self.program = program(folder, self.settings, **options)
+        self.program = _program(folder)(folder, self.settings, **options)
         self._src, self._tgt = (
             sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.spm"))
             for side in ("source", "target")
@@ -99,6 +102,13 @@ class Model:
         """The text of target pieces, on one line."""
         text = str(self._tgt.decode(list(pieces))).replace("\u2581", " ")
         return text.replace("\r", " ").replace("\n", " ").strip(" ")
+
+
+def _program(folder: Path) -> Any:
+    """The class of the programs in the folder."""
+    if (folder / WEIGHTS).exists():
+        return StableHLO
+    return ONNX if (folder / GRAPHS[0]).exists() else CTranslate2
 
 
 def _around(before: str, token: dict[str, Any], after: str) -> tuple[str, str, str]:
@@ -169,37 +179,31 @@ class CTranslate2:
         return [translation.hypotheses[0] for translation in translations]
 
 
-class StableHLO:
-    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
-        import jax
-        import jax.export
+class Stepwise:
+    """Greedy search with two programs: one reads the sources, one gives the next tokens' scores.
 
-        if _release(jax.__version__) < _release(needed := settings.get("jax", "0.0")):
-            raise ValueError(
-                f"{folder}: its programs were written by JAX {needed} and this is JAX "
-                f"{jax.__version__}, which may not read them: "
-                f"pip install 'jax>={'.'.join(map(str, _release(needed)))}'"
-            )
+    `_begin` reads sources for outputs of at most `length` tokens, `_step` returns the scores after
+    a token of each at position `index` and the next state, and `_log_probs` makes log-probabilities
+    of scores.
+    """
+
+    def __init__(self, settings: dict[str, Any], source: dict[int, str], target: Any) -> None:
+        """`source` and `target` have the pieces of types, by id."""
         self._settings = settings
-        self._params: dict[str, Any] = {}
-        with np.load(folder / WEIGHTS) as arrays:
-            for path, array in arrays.items():
-                *modules, name = path.split("/")
-                tree = self._params
-                for module in modules:
-                    tree = tree.setdefault(module, {})
-                tree[name] = jax.numpy.asarray(array)
-        programs = (bytearray((folder / f"{name}.jaxexport").read_bytes()) for name in PROGRAMS)
-        self._encoder, self._decode_step = (
-            jax.jit(jax.export.deserialize(program).call) for program in programs
-        )
-        src, self._pieces = (
-            json.loads((folder / f"{side}_pieces.json").read_text("utf-8"))
-            for side in ("source", "target")
-        )
+        self._pieces = target
         # A run of unknown characters is one piece, which may look like a mark.
         marks = {settings[mark] for mark in ("pad", "bos", "eos", "unk")}
-        self._ids = {piece: number for number, piece in enumerate(src) if number not in marks}
+        self._ids = {piece: number for number, piece in source.items() if number not in marks}
+        self._start = settings.get("start", settings["bos"])
+
+    def _begin(self, sources: Ids, length: int) -> Any:
+        raise NotImplementedError
+
+    def _step(self, tokens: np.ndarray, index: int, state: Any) -> tuple[np.ndarray, Any]:
+        raise NotImplementedError
+
+    def _log_probs(self, scores: np.ndarray) -> np.ndarray:
+        return scores
 
     def translate(self, sources: Pieces) -> list[list[str]]:
         outputs: list[list[str]] = [[]] * len(sources)
@@ -221,17 +225,17 @@ class StableHLO:
     def greedy(self, sources: Ids, limits: Sequence[int]) -> list[list[int]]:
         """The likeliest token at each position, up to the end mark, which is left out. An output
         has at most as many tokens as its limit, with the end mark."""
-        never = [self._settings[mark] for mark in ("pad", "bos", "unk")]
+        never = [self._start, *(self._settings[mark] for mark in ("pad", "bos", "unk"))]
         end = self._settings["eos"]
         last_steps = np.array(limits) - 1
         state = self._begin(sources, max(limits))
         outputs = np.full((len(sources), max(limits)), end)
         running = np.ones(len(sources), bool)
-        tokens = np.full(len(sources), self._settings["bos"], np.int32)
+        tokens = np.full(len(sources), self._start, np.int32)
         for index in range(max(limits)):
-            log_probs, state = self._step(tokens, index, state)
-            log_probs[:, never] = -np.inf
-            tokens = log_probs.argmax(axis=1).astype(np.int32)
+            scores, state = self._step(tokens, index, state)
+            scores[:, never] = -np.inf
+            tokens = scores.argmax(axis=1).astype(np.int32)
             tokens[index >= last_steps] = end
             outputs[running, index] = tokens[running]
             running &= tokens != end
@@ -244,17 +248,47 @@ class StableHLO:
         length = max(map(len, targets)) + 1
         state = self._begin(sources, length)
         forced = np.full((len(targets), length + 1), self._settings["eos"], np.int32)
-        forced[:, 0] = self._settings["bos"]
+        forced[:, 0] = self._start
         for row, target in enumerate(targets):
             forced[row, 1 : len(target) + 1] = target
 
         rows = np.arange(len(targets))
         steps = []
         for index in range(length):
-            log_probs, state = self._step(forced[:, index], index, state)
-            steps.append(log_probs[rows, forced[:, index + 1]])
+            scores, state = self._step(forced[:, index], index, state)
+            steps.append(self._log_probs(scores)[rows, forced[:, index + 1]])
         by_target = np.stack(steps, axis=1)  # [targets, length]
         return [row[: len(target) + 1] for row, target in zip(by_target, targets, strict=True)]
+
+
+class StableHLO(Stepwise):
+    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
+        import jax
+        import jax.export
+
+        if _release(jax.__version__) < _release(needed := settings.get("jax", "0.0")):
+            raise ValueError(
+                f"{folder}: its programs were written by JAX {needed} and this is JAX "
+                f"{jax.__version__}, which may not read them: "
+                f"pip install 'jax>={'.'.join(map(str, _release(needed)))}'"
+            )
+        self._params: dict[str, Any] = {}
+        with np.load(folder / WEIGHTS) as arrays:
+            for path, array in arrays.items():
+                *modules, name = path.split("/")
+                tree = self._params
+                for module in modules:
+                    tree = tree.setdefault(module, {})
+                tree[name] = jax.numpy.asarray(array)
+        programs = (bytearray((folder / f"{name}.jaxexport").read_bytes()) for name in PROGRAMS)
+        self._encoder, self._decode_step = (
+            jax.jit(jax.export.deserialize(program).call) for program in programs
+        )
+        src, tgt = (
+            json.loads((folder / f"{side}_pieces.json").read_text("utf-8"))
+            for side in ("source", "target")
+        )
+        super().__init__(settings, dict(enumerate(src)), tgt)
 
     def _begin(self, sources: Ids, length: int) -> tuple[Any, Any]:
         settings = self._settings
@@ -282,6 +316,57 @@ class StableHLO:
         cache, encoded = state
         log_probs, cache = self._decode_step(self._params, tokens, np.int32(index), cache, encoded)
         return np.array(log_probs), (cache, encoded)
+
+
+class ONNX(Stepwise):
+    def __init__(
+        self,
+        folder: Path,
+        settings: dict[str, Any],
+        providers: Sequence[str] = ("CPUExecutionProvider",),
+    ) -> None:
+        import onnxruntime
+
+        self._encoder, self._decoder = (
+            onnxruntime.InferenceSession(str(folder / name), providers=list(providers))
+            for name in GRAPHS
+        )
+        ids: dict[str, int] = json.loads((folder / "vocab.json").read_text("utf-8"))
+        pieces = {number: piece for piece, number in ids.items()}
+        types: dict[str, Any] = json.loads((folder / NUMBERING).read_text("utf-8"))
+        source = {number: pieces[number] for number in types["source"]}
+        super().__init__(settings, source, pieces)
+        inputs = [given for given in self._decoder.get_inputs() if given.name.startswith(PAST)]
+        # Each is [sentences, heads, tokens, width].
+        self._cache_sizes = {given.name: (given.shape[1], given.shape[3]) for given in inputs}
+
+    def _begin(self, sources: Ids, length: int) -> dict[str, np.ndarray]:
+        rows, width = len(sources), max(map(len, sources))
+        src = np.full((rows, width), self._settings["pad"], np.int64)
+        mask = np.zeros((rows, width), np.int64)
+        for row, ids in enumerate(sources):
+            src[row, : len(ids)] = ids
+            mask[row, : len(ids)] = 1
+        [encoded] = self._encoder.run(None, {"input_ids": src, "attention_mask": mask})
+        sizes = self._cache_sizes.items()
+        return {
+            "encoder_attention_mask": mask,
+            "encoder_hidden_states": encoded,
+            "use_cache_branch": np.array([False]),
+            **{name: np.zeros((rows, heads, 0, size), np.float32) for name, (heads, size) in sizes},
+        }
+
+    def _step(self, tokens: np.ndarray, index: int, state: Any) -> tuple[np.ndarray, Any]:
+        inputs = {**state, "input_ids": tokens[:, None].astype(np.int64)}
+        logits, *cache = self._decoder.run(None, inputs)
+        # Both sides list the cache in the same order.
+        longer = dict(zip(self._cache_sizes, cache, strict=True))
+        return logits[:, -1], state | longer | {"use_cache_branch": np.array([True])}
+
+    def _log_probs(self, scores: np.ndarray) -> np.ndarray:
+        scores = scores - scores.max(axis=1, keepdims=True)
+        shares: np.ndarray = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+        return shares
 
 
 def main() -> None:

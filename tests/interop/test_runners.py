@@ -11,9 +11,11 @@ from pathlib import Path
 import jax
 import pytest
 
+from flaxformer_mt.config import DataConfig
 from flaxformer_mt.data.vocabulary import EOS, UNK
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.interop import ctranslate2, stablehlo
+from flaxformer_mt.interop import ctranslate2, huggingface, onnx, stablehlo
+from flaxformer_mt.interop.huggingface import Card
 from flaxformer_mt.interop.parity import Reference, compare
 from tests.interop.translators import LINES, digits, translator
 
@@ -22,10 +24,18 @@ BLOCKED = "import sys; sys.modules['flaxformer_mt'] = None; sys.argv = ['transla
 RUN = "import runpy; runpy.run_path('translate.py', run_name='__main__')"
 
 
-@pytest.fixture(params=["ctranslate2", "stablehlo"])
+NEEDED = {
+    "ctranslate2": ("ctranslate2",),
+    "stablehlo": ("flatbuffers",),
+    "onnx": ("onnx", "onnxruntime"),
+}
+NAMES = {"ctranslate2": "CTranslate2 ", "stablehlo": "StableHLO ", "onnx": "ONNX Runtime "}
+
+
+@pytest.fixture(params=list(NEEDED))
 def form(request) -> str:
-    needed = {"ctranslate2": "ctranslate2", "stablehlo": "flatbuffers"}[request.param]
-    pytest.importorskip(needed, reason="needs the [export] extra")
+    for package in NEEDED[request.param]:
+        pytest.importorskip(package, reason="needs the [export] extra")
     return request.param
 
 
@@ -34,6 +44,9 @@ def write(form: str, made: Translator, folder: Path, weights="float32", products
     if form == "stablehlo":
         stablehlo.write(made, folder)
         return stablehlo.StableHLORuntime(folder)
+    if form == "onnx":
+        onnx.write(made, folder, card=Card(data=DataConfig(src_lang="en", tgt_lang="de")))
+        return onnx.ONNXRuntime(folder, huggingface.numbering_of(made))
     ctranslate2.write(made, folder, quantization=weights)
     return ctranslate2.CTranslate2Runtime(
         folder, made.vocabularies, quantization=products or weights
@@ -80,7 +93,7 @@ def test_float32_is_the_same(form, changes, tmp_path):
     runtime = write(form, original, tmp_path)
     parity = compare(Reference(original), runtime, LINES, "lines", bound=1e-4)
     assert parity.agrees and parity.same_output == parity.sentences == len(LINES), parity
-    assert runtime.name.startswith({"ctranslate2": "CTranslate2 ", "stablehlo": "Stable"}[form])
+    assert runtime.name.startswith(NAMES[form])
     assert not (tmp_path / "__pycache__").exists()
     for path in tmp_path.glob("*.jaxexport"):
         program = jax.export.deserialize(bytearray(path.read_bytes()))
