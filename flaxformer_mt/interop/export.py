@@ -39,7 +39,7 @@ def export(
     """Writes the model into the new folder `destination` and compares both runtimes on `sample`,
     lines and their origin.
 
-    A folder for Hugging Face needs a `card`. `bound` is the largest accepted difference of a
+    Hugging Face's and ONNX's folders need a `card`. `bound` is the largest accepted difference of a
     token's log-probability (default: the format's). Without a sample nothing is compared, and the
     result is None. A model to be quantized is first compared unquantized, since rounding would hide
     a wrong bias.
@@ -99,14 +99,13 @@ def _write(
 ) -> None:
     if form == "ctranslate2":
         ctranslate2.write(translator, folder, quantization=quantization)
-    elif form == "huggingface":
+    elif form in ("huggingface", "onnx"):
         if card is None:
-            raise TypeError("a folder for Hugging Face needs a card")
-        huggingface.write(translator, folder, card=card)
+            raise TypeError(f"a folder in the format '{form}' needs a card")
+        write = huggingface.write if form == "huggingface" else onnx.write
+        write(translator, folder, card=card)
     elif form in ("marian", "bergamot"):
         marian_program.write(translator, folder, form=form, quantization=quantization)
-    elif form == "onnx":
-        onnx.write(translator, folder, card=card)
     else:
         stablehlo.write(translator, folder)
 

@@ -13,6 +13,7 @@ from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding.errors import DecodingError
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import ctranslate2_search
+from flaxformer_mt.interop.export import export
 from flaxformer_mt.interop.parity import Reference
 from tests.interop.translators import LINES, translator
 
@@ -191,11 +192,10 @@ def test_an_output_is_not_continued_by_another_program(ours, theirs):
     assert theirs.with_runtime(None).translate(LINES) == ours.translate(LINES)
 
 
-def test_a_folder_for_hugging_face_needs_a_card(ours, tmp_path):
-    from flaxformer_mt.interop.export import export
-
-    with pytest.raises(TypeError, match="needs a card"):
-        export(ours, tmp_path / "out", form="huggingface", sample=None)
+@pytest.mark.parametrize("form", ["huggingface", "onnx"])
+def test_a_folder_with_a_card_needs_one(ours, tmp_path, form):
+    with pytest.raises(TypeError, match=f"'{form}' needs a card"):
+        export(ours, tmp_path / "out", form=form, sample=None)
 
 
 def test_a_damaged_models_scores_are_an_error(theirs):
