@@ -282,7 +282,9 @@ def test_forbidden_phrases_say_nothing_of_what_is_kept(translator):
 
 def test_words_that_are_both_copied_and_forbidden_are_refused(translator):
     copying = translator.with_config(copy_unknown=True)
-    with pytest.raises(LineError, match="the forbidden phrase 'Łódź' is a word .* is copied") as caught:
+    with pytest.raises(
+        LineError, match="the forbidden phrase 'Łódź' is a word .* is copied"
+    ) as caught:
         copying.translate(["the cat", "the Łódź {name} cat", "猫"], forbid=["name", "Łódź", "x"])
     assert caught.value.number == 1
     with pytest.raises(LineError, match="'猫' is a word"):
