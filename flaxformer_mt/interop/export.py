@@ -9,11 +9,13 @@ from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import (
     QUANTIZED,
     ExportError,
+    argos,
     ctranslate2,
     huggingface,
     marian_program,
     stablehlo,
 )
+from flaxformer_mt.interop.argos import ArgosRuntime
 from flaxformer_mt.interop.ctranslate2 import CTranslate2Runtime
 from flaxformer_mt.interop.folder import appearing
 from flaxformer_mt.interop.huggingface import Card, HuggingFaceRuntime
@@ -83,7 +85,8 @@ def export(
 def _check_quantization(form: str, quantization: str) -> None:
     supported = QUANTIZED.get(form, ("float32",))
     if quantization not in supported:
-        forms = " and ".join(form for form, types in QUANTIZED.items() if quantization in types)
+        *first_forms, last = (form for form, types in QUANTIZED.items() if quantization in types)
+        forms = f"{', '.join(first_forms)} and {last}"
         raise ExportError(
             f"the format '{form}' is {' or '.join(supported)} only: {quantization} is for {forms}"
         )
@@ -92,6 +95,8 @@ def _check_quantization(form: str, quantization: str) -> None:
 def _write(translator: Translator, folder: Path, form: str, quantization: str, card: Card) -> None:
     if form == "ctranslate2":
         ctranslate2.write(translator, folder, quantization=quantization)
+    elif form == "argos":
+        argos.write(translator, folder, quantization=quantization)
     elif form == "huggingface":
         huggingface.write(translator, folder, card=card)
     elif form in ("marian", "bergamot"):
@@ -103,6 +108,8 @@ def _write(translator: Translator, folder: Path, form: str, quantization: str, c
 def _runtime(translator: Translator, folder: Path, form: str, quantization: str) -> Runtime:
     if form == "ctranslate2":
         return CTranslate2Runtime(folder, translator.vocabularies, quantization=quantization)
+    if form == "argos":
+        return ArgosRuntime(folder, translator.vocabularies, quantization=quantization)
     if form == "huggingface":
         return HuggingFaceRuntime(folder)
     if form in ("marian", "bergamot"):
@@ -113,6 +120,6 @@ def _runtime(translator: Translator, folder: Path, form: str, quantization: str)
 
 def _advice(form: str, quantization: str) -> str:
     advice = "raise --bound if outputs differ only at near-equal tokens"
-    if form == "ctranslate2" and quantization == "int8":
+    if form in ("ctranslate2", "argos") and quantization == "int8":
         advice += "; on x86 without VNNI int8 products overflow: try --quantization int7"
     return advice
