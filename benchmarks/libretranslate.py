@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.serving.process import ServerFailed
+from benchmarks.serving.process import ServerFailed, ServerProcess
 
 # Argos Translate splits sentences with a model that it downloads (MiniSBD), unless it is told to
 # use spaCy; then a pipeline in the package, here an empty one to which it adds spaCy's rules.
@@ -40,7 +40,7 @@ def unpacked(package: Path, home: Path, python: Path) -> dict[str, str]:
 @contextlib.contextmanager
 def libretranslate(
     python: Path, environment: dict[str, str], log: Path, *, port: int, seconds: float = 120.0
-) -> Iterator[int]:
+) -> Iterator[ServerProcess]:
     """Starts the server of an environment's `python`, waits until it is ready, and stops it. Raises
     ServerFailed if it isn't ready in time."""
     command = [python, "-W", "ignore", python.parent / "libretranslate"]
@@ -57,16 +57,22 @@ def libretranslate(
             if process.poll() is not None or time.monotonic() > end:
                 raise ServerFailed(log.read_text())
             time.sleep(0.2)
-        yield port
+        yield ServerProcess(port, process.pid)
     finally:
         process.terminate()
         process.wait()
 
 
-def translated(port: int, page: str, *, seconds: float = 600.0) -> str:
+def cpu_seconds(server: ServerProcess) -> float:
+    """The CPU time that a server has used, of all its threads."""
+    fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def translated(server: ServerProcess, page: str, *, seconds: float = 600.0) -> str:
     """An HTML page's translation, by our server or theirs. Raises ServerFailed."""
     question = {"q": page, "source": "en", "target": "de", "format": "html"}
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=seconds)
     try:
         headers = {"Content-Type": "application/json"}
         connection.request("POST", "/translate", json.dumps(question), headers)

@@ -6,7 +6,9 @@ python -m benchmarks.markup_seconds --workdir DIR --python PYTHON [--run RUN]
 The pages are held-out sentences of the built-in grammar, each a paragraph, with elements around
 30% of the words. The model is the demo's, or that of RUN, packed with `export --format argos`. Both
 servers run with their defaults but for the size of a request, and get the same pages one after
-another, in turns, when they are warm; every page is new to them. A page's text is scored against
+another, in turns, when they are warm; every page is new to them. Other work on the machine makes
+both slower, and the one that waits for all its threads more often even more: the CPUs' time, too,
+is recorded. A page's text is scored against
 the grammar's translations, with its tags and without. LibreTranslate splits sentences by spaCy's
 rules, since its own splitter would be downloaded.
 """
@@ -24,11 +26,11 @@ from typing import NamedTuple
 
 import flaxformer_mt as fm
 from benchmarks import RESULTS
-from benchmarks.libretranslate import libretranslate, translated, unpacked
+from benchmarks.libretranslate import cpu_seconds, libretranslate, translated, unpacked
 from benchmarks.marked_grammar import chosen_phrases, html_text, marked, tagged
 from benchmarks.markup import elements_kept
 from benchmarks.peer_environments import EnvironmentMissing, Environments
-from benchmarks.serving.process import serving
+from benchmarks.serving.process import ServerProcess, serving
 from flaxformer_mt.evaluation.scoring import corpus_scores
 from flaxformer_mt.reproduction.result_file import write_result
 
@@ -48,10 +50,11 @@ class Paragraph(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """What a server made of a page, and in how many seconds."""
+    """What a server made of a page, in how many seconds of the clock and of all CPUs."""
 
     page: str
     seconds: float
+    cpu_seconds: float
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -79,12 +82,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         serving(run, LIMITS) as ours,
         libretranslate(python, environment, log, port=options.port) as theirs,
     ):
-        ports = {"": ours.port, "_libretranslate": theirs}
-        answers = in_turns(ports, pages)
-        without = {
-            name: translated(port, "\n".join(paragraph.plain for paragraph in pages[-1]))
-            for name, port in ports.items()
-        }
+        servers = {"": ours, "_libretranslate": theirs}
+        answers = in_turns(servers, pages)
+        plain = "\n".join(paragraph.plain for paragraph in pages[-1])
+        without = {name: translated(server, plain) for name, server in servers.items()}
     metrics = {"words_per_page": WORDS, **figures(answers, without, pages[WARM_UP:])}
     print(json.dumps(metrics, indent=2))
     write_result(
@@ -132,17 +133,25 @@ def grammar_pages(count: int) -> Iterator[list[Paragraph]]:
 
 
 def in_turns(
-    ports: dict[str, int], pages: Sequence[Sequence[Paragraph]]
+    servers: dict[str, ServerProcess], pages: Sequence[Sequence[Paragraph]]
 ) -> dict[str, list[Answered]]:
     """Each server's answers to all pages but those that warm it up; who is asked first changes."""
-    answers: dict[str, list[Answered]] = {name: [] for name in ports}
+    answers: dict[str, list[Answered]] = {name: [] for name in servers}
     for number, page in enumerate(pages):
         text = "\n".join(paragraph.html for paragraph in page)
-        for name in sorted(ports, reverse=number % 2 == 1):
-            start = time.perf_counter()
-            translation = translated(ports[name], text)
+        for name in sorted(servers, reverse=number % 2 == 1):
+            starts = time.perf_counter(), cpu_seconds(servers[name])
+            translation = translated(servers[name], text)
+            ends = time.perf_counter(), cpu_seconds(servers[name])
+            answered = Answered(translation, ends[0] - starts[0], ends[1] - starts[1])
+            print(
+                f"page {number + 1}{name}: {answered.seconds:.1f} s, "
+                f"{answered.cpu_seconds:.1f} s of CPUs",
+                file=sys.stderr,
+                flush=True,
+            )
             if number >= WARM_UP:
-                answers[name].append(Answered(translation, time.perf_counter() - start))
+                answers[name].append(answered)
     return answers
 
 
@@ -156,6 +165,9 @@ def figures(
     metrics: dict[str, float] = {}
     for name, answered in answers.items():
         metrics[f"seconds_per_page{name}"] = statistics.median(one.seconds for one in answered)
+        metrics[f"cpu_seconds_per_page{name}"] = statistics.median(
+            one.cpu_seconds for one in answered
+        )
     ours, theirs = answers.values()
     metrics["times_as_fast"] = statistics.median(
         other.seconds / one.seconds for one, other in zip(ours, theirs, strict=True)

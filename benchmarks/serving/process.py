@@ -20,8 +20,8 @@ class ServerFailed(Exception):
 class ServerProcess:
     """One that listens on a port of this machine."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
+    def __init__(self, port: int, pid: int = 0) -> None:
+        self.port, self.pid = port, pid
 
     @property
     def url(self) -> str:
@@ -65,7 +65,7 @@ def _lifetime(
     process: subprocess.Popen[bytes], log: Path, seconds: float
 ) -> Iterator[ServerProcess]:
     try:
-        server = ServerProcess(_port(process, log, time.monotonic() + seconds))
+        server = ServerProcess(_port(process, log, time.monotonic() + seconds), process.pid)
         while not _ready(server):
             if process.poll() is not None:
                 raise ServerFailed(log.read_text())
