@@ -6,15 +6,16 @@ python -m benchmarks.markup_seconds --workdir DIR --python PYTHON [--run RUN]
 The pages are held-out sentences of the built-in grammar, each a paragraph, with elements around
 30% of the words. The model is the demo's, or that of RUN, packed with `export --format argos`. Both
 servers run with their defaults but for the size of a request, and get the same pages one after
-another, in turns, when they are warm; every page is new to them. Other work on the machine makes
-both slower, and the one that waits for all its threads more often even more: the CPUs' time, too,
-is recorded. A page's text is scored against
+another, in turns, when they are warm; every page is new to them. The CPUs' time is
+recorded, too. Beside other work, whoever waits for all its threads most often loses most: compare
+on one core there (`--cores 1`). A page's text is scored against
 the grammar's translations, with its tags and without. LibreTranslate splits sentences by spaCy's
 rules, since its own splitter would be downloaded.
 """
 
 import argparse
 import json
+import os
 import re
 import statistics
 import sys
@@ -67,6 +68,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--install", action="store_true", help="make LibreTranslate's environment")
     parser.add_argument("--python", type=Path, metavar="PYTHON", help="of an environment with it")
     parser.add_argument("--port", type=int, default=5099, help="LibreTranslate's (%(default)s)")
+    parser.add_argument(
+        "--cores",
+        type=int,
+        metavar="N",
+        help="both servers share these, with N threads (default: all)",
+    )
     parser.add_argument("--note", default="", help="about this machine, for the result")
     parser.add_argument("--result", type=Path, default=RESULTS, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -76,6 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run = options.run or Path(fm.demo_run(options.workdir / "demo").path)
     package = _package(run, options.workdir / "argos")
     environment = unpacked(package, options.workdir / "home", python)
+    if options.cores is not None:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-options.cores :])
+        environment["ARGOS_INTRA_THREADS"] = str(options.cores)
     pages = list(grammar_pages(WARM_UP + ROUNDS))
     log = options.workdir / "libretranslate.log"
     with (
@@ -90,7 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(json.dumps(metrics, indent=2))
     write_result(
         options.result / "markup_seconds.json",
-        command="python -m benchmarks.markup_seconds --workdir DIR --install",
+        command="python -m benchmarks.markup_seconds --workdir DIR --install"
+        + ("" if options.cores is None else f" --cores {options.cores}"),
         config="demo" if options.run is None else fm.load_config(run).name,
         seconds=time.perf_counter() - start,
         metrics=metrics,

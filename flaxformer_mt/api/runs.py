@@ -273,8 +273,8 @@ def export(
 ) -> Parity | None:
     """Writes a run's model into the new folder `output`, for another program.
 
-    `format` is "ctranslate2", "huggingface", "stablehlo", "marian" or "bergamot"; `quantization` is
-    CTranslate2's, and Bergamot's if it is "int8". The folder appears once both programs' outputs
+    `format` is "ctranslate2", "argos", "huggingface", "stablehlo", "marian" or "bergamot";
+    `quantization` is CTranslate2's and Argos's, and Bergamot's if it is "int8". The folder appears once both programs' outputs
     have been compared on `sample`, a file of source lines (default: the run's validation text); the
     result says how far they agree. `bound` is the largest accepted difference of a token's
     log-probability. `checked=False` skips the comparison, and the other program isn't needed.

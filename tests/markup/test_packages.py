@@ -69,7 +69,6 @@ def test_fields_stay_whole():
     [
         "",
         run("..."),
-        "<w:pPr/><w:r><w:drawing><w:p>" + run("in a box") + "</w:p></w:drawing></w:r>",
         "<w:del><w:r><w:delText>gone</w:delText></w:r></w:del>",
         "<w:ins></w:ins>",
         '<w:hyperlink r:id="1"><w:r><w:drawing></w:drawing></w:r></w:hyperlink>',
@@ -130,11 +129,30 @@ def test_notes_within_text_boxes_are_translated_and_comments_stay():
     assert comment in text and NOTE.format("E D") in text and "<text:p>C<text:note" in text
 
 
-def test_text_boxes_deep_within_others_take_linear_time():
+BOX = "<w:pict><v:textbox><w:txbxContent>{}</w:txbxContent></v:textbox></w:pict>"
+
+
+def test_text_boxes_of_word_are_translated():
+    def in_box(paragraph: str) -> str:
+        return f"<w:r><w:rPr><w:b/></w:rPr>{BOX.format(f'<w:p>{paragraph}</w:p>')}</w:r>"
+
+    inner = run("a ") + run("b", "<w:i/>") + run(" c")
+    inner_translated = run("C ") + run("B", "<w:i/>") + run(" A")
+    assert in_word(in_box(inner)) == in_box(inner_translated)
+    text = in_word(run("one") + in_box(inner) + run(" two"))
+    assert text == run("TWO ONE") + in_box(inner_translated)
+
+
+@pytest.mark.parametrize("format", ["docx", "odt"])
+def test_text_boxes_deep_within_others_take_linear_time(format):
     deep = "x"
     for _ in range(3000):
-        deep = f"<text:p>one {FRAME.format(deep)}</text:p>"
-    text = pretended(read_opendocument(OPEN.format(deep)))
+        if format == "docx":
+            deep = f"<w:p>{run('one')}<w:r>{BOX.format(deep)}</w:r></w:p>"
+        else:
+            deep = f"<text:p>one {FRAME.format(deep)}</text:p>"
+    read = read_word if format == "docx" else read_opendocument
+    text = pretended(read((WORD if format == "docx" else OPEN).format(deep)))
     assert text.count("ONE") == 4 and text.count("one") == 2996
 
 
