@@ -38,9 +38,11 @@ from flaxformer_mt.reproduction.result_file import write_result
 WORDS = 2000  # of a page
 WARM_UP = 2  # pages
 ROUNDS = 5
+ESCAPES = 20  # paragraphs with a sign that HTML escapes
 SEED = 13
 LIMITS = ("--max-characters", "100000", "--max-sentences", "1000", "--timeout", "600")
 _PARAGRAPH = re.compile(r"<p>.*?</p>", re.DOTALL)
+_BLEU = re.compile("bleu")
 _TAG = re.compile("<[^<>]*>")
 
 
@@ -96,7 +98,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         answers = in_turns(servers, pages)
         plain = "\n".join(paragraph.plain for paragraph in pages[-1])
         without = {name: translated(server, plain) for name, server in servers.items()}
-    metrics = {"words_per_page": WORDS, **figures(answers, without, pages[WARM_UP:])}
+        escaped = {
+            f"well_formed_share_of_escapes{name}": well_formed_escapes(server, pages[-1])
+            for name, server in servers.items()
+        }
+    measured, signature = figures(answers, without, pages[WARM_UP:])
+    metrics = {"words_per_page": WORDS, **measured, **escaped}
     print(json.dumps(metrics, indent=2))
     write_result(
         options.result / "markup_seconds.json",
@@ -105,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config="demo" if options.run is None else fm.load_config(run).name,
         seconds=time.perf_counter() - start,
         metrics=metrics,
-        signatures={},
+        signatures=dict.fromkeys(filter(_BLEU.match, metrics), signature),
         details={"note": options.note} if options.note else {},
     )
     return 0
@@ -170,9 +177,9 @@ def figures(
     answers: dict[str, list[Answered]],
     without: dict[str, str],
     pages: Sequence[Sequence[Paragraph]],
-) -> dict[str, float]:
-    """Of each server: seconds, tags, and BLEU with tags and of the last page without. `""` is ours,
-    whose seconds the ratio divides theirs by."""
+) -> tuple[dict[str, float], str]:
+    """Of each server: seconds, tags, and BLEU with tags and of the last page without; and BLEU's
+    signature. `""` is ours, whose seconds the ratio divides theirs by."""
     metrics: dict[str, float] = {}
     for name, answered in answers.items():
         metrics[f"seconds_per_page{name}"] = statistics.median(one.seconds for one in answered)
@@ -186,9 +193,20 @@ def figures(
     for name, answered in answers.items():
         metrics |= {f"{key}{name}": share for key, share in _tags(answered, pages).items()}
         last = [paragraph.reference for paragraph in pages[-1]]
-        metrics[f"bleu{name}"] = corpus_scores(_texts(answered[-1].page), last).bleu
+        scores = corpus_scores(_texts(answered[-1].page), last)
+        metrics[f"bleu{name}"] = scores.bleu
         metrics[f"bleu_without_tags{name}"] = corpus_scores(_texts(without[name]), last).bleu
-    return metrics
+    return metrics, scores.signatures[scores.bleu_name]
+
+
+def well_formed_escapes(server: ServerProcess, page: Sequence[Paragraph]) -> float:
+    """The share of well-formed outputs for some paragraphs with an "&" and a "<" in their text."""
+    paragraphs = [
+        paragraph.plain.replace("</p>", " R&amp;D 1 &lt; 2.</p>") for paragraph in page[:ESCAPES]
+    ]
+    outputs = [translated(server, paragraph) for paragraph in paragraphs]
+    counts = [elements_kept(*pair) for pair in zip(paragraphs, outputs, strict=True)]
+    return 1 - counts.count(None) / len(counts)
 
 
 def _tags(answered: Sequence[Answered], pages: Sequence[Sequence[Paragraph]]) -> dict[str, float]:
