@@ -43,7 +43,7 @@ def libretranslate(
 ) -> Iterator[ServerProcess]:
     """Starts the server of an environment's `python`, waits until it is ready, and stops it. Raises
     ServerFailed if it isn't ready in time."""
-    command = [python, "-W", "ignore", python.parent / "libretranslate"]
+    command = [str(python), "-W", "ignore", str(python.parent / "libretranslate")]
     with log.open("wb") as log_file:
         process = subprocess.Popen(
             [*command, "--host", "127.0.0.1", "--port", str(port), "--disable-web-ui"],

@@ -128,7 +128,7 @@ LABELS = {
     "cpu_seconds_per_page_libretranslate": "the same by LibreTranslate's server",
     "tags_kept_share_libretranslate": "tags kept by LibreTranslate",
     "well_formed_share_libretranslate": "LibreTranslate's outputs that are well-formed",
-    "well_formed_share_of_escapes": "well-formed where text has & and <",
+    "well_formed_share_of_escapes": "well-formed where code has &lt;",
     "well_formed_share_of_escapes_libretranslate": "the same by LibreTranslate",
     "bleu_libretranslate": "BLEU with tags, LibreTranslate",
     "right_language_share": "outputs in the language of the tag",

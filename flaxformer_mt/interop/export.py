@@ -85,8 +85,7 @@ def export(
 def _check_quantization(form: str, quantization: str) -> None:
     supported = QUANTIZED.get(form, ("float32",))
     if quantization not in supported:
-        *first_forms, last = (form for form, types in QUANTIZED.items() if quantization in types)
-        forms = f"{', '.join(first_forms)} and {last}"
+        forms = ", ".join(form for form, types in QUANTIZED.items() if quantization in types)
         raise ExportError(
             f"the format '{form}' is {' or '.join(supported)} only: {quantization} is for {forms}"
         )

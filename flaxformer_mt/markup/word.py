@@ -116,13 +116,17 @@ class _Paragraph:
         is_complete = fields == ["begin", "separate", "end"] * (len(fields) // 3)
         inner = list(_with_fields(pieces)) if is_complete else []
         if not has_text("".join(piece.text for piece in inner if piece.kind == "text")):
-            box = self._box(self._events)
-            raw = "".join(event.raw for event in self._events)
-            assembler.block(assembler.include(box) if box else (raw,))
+            self._put_boxes(assembler)
             return
         assembler.block(tuple(piece.raw for piece in pieces if piece.kind == "start"))
         assembler.block(assembler.include(self._document(inner)))
         assembler.block(tuple(piece.raw for piece in pieces if piece.kind == "end"))
+
+    def _put_boxes(self, assembler: Assembler) -> None:
+        """Gives the paragraph as it is, but for text boxes in it."""
+        box = self._box(self._events)
+        raw = "".join(event.raw for event in self._events)
+        assembler.block(assembler.include(box) if box else (raw,))
 
     def _document(self, pieces: Sequence[_Piece]) -> Document:
         letters: Counter[str] = Counter()
