@@ -25,8 +25,7 @@ def unpacked(package: Path, home: Path, python: Path) -> dict[str, str]:
     packages.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(package) as archive:
         archive.extractall(packages)
-    splitter = packages / package.stem / "spacy"
-    subprocess.run([python, "-W", "ignore", "-c", _SPLITTER, splitter], check=True)
+    write_splitter(python, packages / package.stem / "spacy")
     # With a single package, LibreTranslate looks for more before it serves.
     (packages / "none").mkdir(exist_ok=True)
     (packages / "none" / "metadata.json").write_text('{"type": "none"}')
@@ -35,6 +34,11 @@ def unpacked(package: Path, home: Path, python: Path) -> dict[str, str]:
     spacy_model.parent.mkdir(parents=True, exist_ok=True)
     spacy_model.touch()
     return _ENVIRONMENT | {f"XDG_{name.upper()}_HOME": str(of) for name, of in folders.items()}
+
+
+def write_splitter(python: Path, folder: Path) -> None:
+    """Writes spaCy's pipeline, with the `python` of an environment that has spaCy."""
+    subprocess.run([python, "-W", "ignore", "-c", _SPLITTER, folder], check=True)
 
 
 @contextlib.contextmanager
