@@ -6,12 +6,11 @@ FOLDER is `data/task1/raw` of the multi30k/dataset repository. In test_2016_flic
 go around 30% of the source words; the demo model translates the text with them and without. In 500
 held-out sentences of the built-in grammar, elements go around phrases whose German words the
 grammar knows; a model of the config `quickstart` aligns them with the one right translation, and
-translates them itself. A tag is placed if exactly the right words are within it. Trains that model,
-or continues a stopped training.
+translates them itself. A tag is placed if exactly the right words are within it. A second model has
+learnt to translate symbols in the places of tags. Trains both, or continues a stopped training.
 """
 
 import argparse
-import dataclasses
 import gzip
 import html
 import itertools
@@ -19,31 +18,35 @@ import json
 import random
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 from xml.etree import ElementTree
 
 import flaxformer_mt as fm
 from benchmarks import RESULTS
 from benchmarks.arguments import SETTINGS_HELP, parse_with_settings
+from benchmarks.marked_grammar import (
+    NAMES,
+    SHARE,
+    MarkedSentence,
+    Phrase,
+    chosen_phrases,
+    marked,
+    placed_right,
+    tagged,
+)
+from benchmarks.markup_placeholders import of_placeholders, trained_with_symbols
 from benchmarks.trained_run import trained
 from flaxformer_mt.evaluation.scoring import corpus_scores
-from flaxformer_mt.grammar.clauses import BilingualPhrase, Clause
-from flaxformer_mt.grammar.sentences import SentenceSampler
-from flaxformer_mt.grammar.text import derivations
 from flaxformer_mt.markup.html import read_html
 from flaxformer_mt.markup.placing import AlignedSentence, placed
 from flaxformer_mt.reproduction.measuring import training_details
 from flaxformer_mt.reproduction.result_file import write_result
 
 TEST = "test_2016_flickr"
-NAMES = ("b", "i", "em", "span", "a")
-SHARE = 0.3  # of the source words are within elements
 LONGEST = 3  # words of an element in Multi30k
 SENTENCES = 500  # of the grammar
 SEED = 11
-_FIRST_MARK = 0xE000  # of Unicode's private characters: even ones begin a phrase, odd ones end it
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,7 +67,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     quickstart = trained(
         options.workdir / "quickstart", "quickstart", changes, benchmark="benchmarks.markup"
     )
-    metrics |= of_grammar(fm.Translator.load(quickstart), list(marked(SENTENCES)))
+    sentences = list(marked("test", SENTENCES))
+    rng = random.Random(SEED)
+    chosen = [chosen_phrases(sentence, rng) for sentence in sentences]
+    metrics |= of_grammar(fm.Translator.load(quickstart), sentences, chosen)
+    with_symbols = trained_with_symbols(
+        options.workdir / "placeholders", changes, benchmark="benchmarks.markup"
+    )
+    metrics |= of_placeholders(
+        fm.Translator.load(with_symbols), sentences, chosen, metrics["grammar_bleu"]
+    )
     result = write_result(
         options.result / "markup.json",
         command="python -m benchmarks.markup --data FOLDER --workdir DIR"
@@ -134,103 +146,12 @@ def elements_kept(source: str, output: str) -> int | None:
     return sum(ids.count(str(number)) == 1 for number in range(source.count("</")))
 
 
-class Phrase(NamedTuple):
-    """Where a phrase and its translation are, in characters."""
-
-    source: slice
-    target: slice
-
-
-@dataclasses.dataclass(frozen=True)
-class MarkedSentence:
-    source: str
-    target: str
-    phrases: tuple[Phrase, ...]
-
-
-class MarkingSampler(SentenceSampler):
-    """Marks nouns with their adjectives and numbers, places, directions, times and company."""
-
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]
-        self._numbers = itertools.count()
-
-    def sentence(self) -> BilingualPhrase:
-        self._numbers = itertools.count()
-        return super().sentence()
-
-    def noun_phrase(self, *arguments: object, **options: object) -> BilingualPhrase:
-        phrase = super().noun_phrase(*arguments, **options)  # type: ignore[arg-type]
-        # Without the article, which prepositions are contracted with.
-        articles = {"a", "an", phrase.determiner.in_english("plural")}
-        articles |= {phrase.determiner.in_english("singular")}
-        return self._marked(phrase, articles, {*phrase.determiner.forms.values()})
-
-    def place(self) -> BilingualPhrase:
-        return self._marked(super().place())
-
-    def direction(self) -> BilingualPhrase:
-        return self._marked(super().direction())
-
-    def when(self, clause: Clause, position: str) -> BilingualPhrase:
-        return self._marked(super().when(clause, position))
-
-    def company(self, clause: Clause, edible: bool) -> BilingualPhrase:
-        return self._marked(super().company(clause, edible))
-
-    def _marked(
-        self,
-        phrase: BilingualPhrase,
-        english_articles: set[str] = frozenset(),  # type: ignore[assignment]
-        german_articles: set[str] = frozenset(),  # type: ignore[assignment]
-    ) -> BilingualPhrase:
-        begin = chr(_FIRST_MARK + 2 * next(self._numbers))
-        end = chr(ord(begin) + 1)
-
-        def marked(text: str, articles: set[str]) -> str:
-            first, *following_words = text.split(" ")
-            if first in articles and following_words:
-                return " ".join([first, begin + following_words[0], *following_words[1:]]) + end
-            return begin + text + end
-
-        if phrase:
-            phrase.english = marked(phrase.english, english_articles)
-            phrase.german = marked(phrase.german, german_articles)
-        return phrase
-
-
-def marked(count: int) -> Iterator[MarkedSentence]:
-    """Held-out sentences of the grammar with their phrases, outer ones first."""
-    for source, target, _ in derivations("test", count, sampled_by=MarkingSampler):
-        source, of_source = unmarked(source)
-        target, of_target = unmarked(target)
-        # A phrase that was drawn and not used has no place.
-        pairs = [Phrase(of_source[number], of_target[number]) for number in of_source]
-        pairs.sort(key=lambda phrase: (phrase.source.start, -phrase.source.stop))
-        yield MarkedSentence(source, target, tuple(pairs))
-
-
-def unmarked(text: str) -> tuple[str, dict[int, slice]]:
-    """A text without its marks, and what is between each pair of them."""
-    plain = ""
-    begins: dict[int, int] = {}
-    phrases: dict[int, slice] = {}
-    for character in text:
-        number, is_end = divmod(ord(character) - _FIRST_MARK, 2)
-        if not 0 <= number < 0x1000 // 2:
-            plain += character
-        elif is_end:
-            phrases[number] = slice(begins[number], len(plain))
-        else:
-            begins[number] = len(plain)
-    # A mark at the beginning has kept the first letter small.
-    return plain[:1].upper() + plain[1:], phrases
-
-
-def of_grammar(translator: fm.Translator, sentences: Sequence[MarkedSentence]) -> dict[str, float]:
+def of_grammar(
+    translator: fm.Translator,
+    sentences: Sequence[MarkedSentence],
+    chosen: Sequence[Sequence[Phrase]],
+) -> dict[str, float]:
     """The figures of the grammar: tags around the right words of the right translation."""
-    rng = random.Random(SEED)
-    chosen = [chosen_phrases(sentence, rng) for sentence in sentences]
     pages = [tagged(*pair) for pair in zip(sentences, chosen, strict=True)]
     pairs = [(sentence.source, sentence.target) for sentence in sentences]
     last_but_one = max(translator.model.config.decoder_layers - 2, 0)
@@ -255,53 +176,20 @@ def of_grammar(translator: fm.Translator, sentences: Sequence[MarkedSentence]) -
         metrics[f"tags_placed_share{name}"] = right / total
 
     outputs = fm.translate_document(translator, "\n".join(pages)).text.split("\n")
-    right = total = 0
-    for output, sentence, phrases in zip(outputs, sentences, chosen, strict=True):
-        if "".join(ElementTree.fromstring(output).itertext()) == sentence.target:
-            right += placed_right(output, sentence, phrases)
-            total += len(phrases)
-    metrics["tags_of_right_translations"] = total
-    metrics["tags_placed_share_of_right_translations"] = right / total
+    texts = ["".join(ElementTree.fromstring(output).itertext()) for output in outputs]
+    references = [sentence.target for sentence in sentences]
+    right = right_of_right = total_of_right = 0
+    for output, text, sentence, phrases in zip(outputs, texts, sentences, chosen, strict=True):
+        count = placed_right(output, sentence, phrases)
+        right += count
+        if text == sentence.target:
+            right_of_right += count
+            total_of_right += len(phrases)
+    metrics["tags_of_right_translations"] = total_of_right
+    metrics["tags_placed_share_of_right_translations"] = right_of_right / total_of_right
+    metrics["tags_placed_share_of_all_translations"] = right / total
+    metrics["grammar_bleu"] = corpus_scores(texts, references).bleu
     return metrics
-
-
-def chosen_phrases(sentence: MarkedSentence, rng: random.Random) -> list[Phrase]:
-    """Phrases with at least SHARE of a sentence's words, if there are so many."""
-    within: set[int] = set()
-    chosen = []
-    for phrase in rng.sample(sentence.phrases, len(sentence.phrases)):
-        if len(within) >= SHARE * len(sentence.source):
-            break
-        chosen.append(phrase)
-        within |= {*range(phrase.source.start, phrase.source.stop)}
-    return sorted(chosen, key=sentence.phrases.index)
-
-
-def tagged(sentence: MarkedSentence, phrases: Sequence[Phrase]) -> str:
-    """A sentence as HTML with numbered elements around phrases, outer ones first."""
-    before: dict[int, str] = {}
-    behind: dict[int, str] = {}
-    for number, (source, _) in enumerate(phrases):
-        name = NAMES[number % len(NAMES)]
-        before[source.start] = before.get(source.start, "") + f'<{name} id="{number}">'
-        behind[source.stop] = f"</{name}>" + behind.get(source.stop, "")
-    text = "".join(
-        behind.get(place, "") + before.get(place, "") + html.escape(character, quote=False)
-        for place, character in enumerate(sentence.source)
-    )
-    return f"<p>{text}{behind.get(len(sentence.source), '')}</p>"
-
-
-def placed_right(output: str, sentence: MarkedSentence, phrases: Sequence[Phrase]) -> int:
-    """Around how many phrases the elements of a translation are."""
-    inside = {
-        element.get("id"): "".join(element.itertext())
-        for element in ElementTree.fromstring(output).iter()
-    }
-    return sum(
-        inside.get(str(number)) == sentence.target[phrase.target]
-        for number, phrase in enumerate(phrases)
-    )
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ class ServerFailed(Exception):
 class ServerProcess:
     """One that listens on a port of this machine."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
+    def __init__(self, port: int, pid: int = 0) -> None:
+        self.port, self.pid = port, pid
 
     @property
     def url(self) -> str:
@@ -66,7 +66,7 @@ def lifetime(
 ) -> Iterator[ServerProcess]:
     """Waits until a server that logs its address is ready, yields it once, and stops it."""
     try:
-        server = ServerProcess(_port(process, log, time.monotonic() + seconds))
+        server = ServerProcess(_port(process, log, time.monotonic() + seconds), process.pid)
         while not _ready(server):
             if process.poll() is not None:
                 raise ServerFailed(log.read_text())

@@ -273,12 +273,12 @@ def export(
 ) -> Parity | None:
     """Writes a run's model into the new folder `output`, for another program.
 
-    `format` is "ctranslate2", "huggingface", "stablehlo", "marian", "bergamot" or "onnx";
-    `quantization` is CTranslate2's, and Bergamot's if it is "int8". The folder appears once both
-    programs' outputs have been compared on `sample`, a file of source lines (default: the run's
-    validation text); the result says how far they agree. `bound` is the largest accepted difference
-    of a token's log-probability. `checked=False` skips the comparison, and the other program isn't
-    needed.
+    `format` is "ctranslate2", "argos", "huggingface", "stablehlo", "marian", "bergamot" or "onnx";
+    `quantization` is CTranslate2's and Argos's, and Bergamot's if it is "int8". The folder appears
+    once both programs' outputs have been compared on `sample`, a file of source lines (default: the
+    run's validation text); the result says how far they agree. `bound` is the largest accepted
+    difference of a token's log-probability. `checked=False` skips the comparison, and the other
+    program isn't needed.
 
     A folder for Hugging Face has a model card with the run's data, commands, and scores of these
     weights; `license` is the hub's name of one. `push`, "ORG/NAME", uploads the folder to that

@@ -22,8 +22,8 @@ _NEEDED = WORKDIR | {
 }
 _WHAT = {
     "--quantization": Flag(
-        "ctranslate2, bergamot (float32 and int8): type of the weights; all but float32 change "
-        "translations slightly; ctranslate2's int8 may overflow on x86 CPUs without VNNI",
+        "ctranslate2, argos, bergamot (float32 and int8): type of the weights; all but float32 "
+        "change translations slightly; CTranslate2's int8 may overflow on x86 CPUs without VNNI",
         choices=QUANTIZATIONS,
     ),
     "--sample": Flag(

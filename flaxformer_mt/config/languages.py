@@ -79,6 +79,10 @@ _WITHOUT_ANY_BLANKS = {*"Jpan Hani Hans Hant".split()}
 _WITHOUT_BLANKS = {*"Thai Laoo Tibt Mymr Khmr Jpan Hani Hans Hant".split()}
 # A letter of these scripts, for the package `regex`: `re` knows no scripts.
 UNSPACED_LETTER = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}]"
+# One of other scripts, a digit or "_", for `regex.V1`: it makes a longer word of its neighbour.
+SPACED_LETTER = rf"[[\p{{L}}\p{{M}}\p{{N}}_]--{UNSPACED_LETTER}]"
+# Punctuation and wide forms of Chinese and Japanese, between brackets.
+UNSPACED_SIGNS = r"\u3000-\u303f\uff00-\uff60"
 # Endings that say nothing of the language: how the text was processed, and the file's form.
 _FORMS = "txt text tok tc lc bpe spm sp raw clean norm dedup bak orig gz xz zst bz2 zip".split()
 _CODE = re.compile(r"([A-Za-z]{2,3})(?:[-_]([A-Za-z]{4}))?(?:[-_]([A-Za-z]{2,3}|[0-9]{3}))?")

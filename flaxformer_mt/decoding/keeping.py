@@ -54,16 +54,20 @@ class Keeping:
     def check(
         self, lines: Sequence[MarkedLine], options: SearchOptions, wanted: Sequence[LineOptions]
     ) -> None:
-        """Raises LineError for a line whose kept text is forbidden, or is in a prefix or a
-        required phrase."""
+        """Raises LineError for a line whose unknown word is forbidden, or whose kept text is in a
+        prefix or a required phrase. A placeholder is no translation: it may have what is
+        forbidden."""
         for number, (line, of_line) in enumerate(zip(lines, wanted, strict=True)):
             if not line.kept:
                 continue
             for phrase in (*options.forbid, *of_line.forbid):
                 whole_phrase = regex.compile(rf"(?<!\w){regex.escape(phrase.strip())}(?!\w)")
-                if phrase.strip() and any(map(whole_phrase.search, line.kept)):
+                if phrase.strip() and any(map(whole_phrase.search, line.others)):
                     raise LineError(
-                        number, f"the forbidden phrase {phrase!r} is in text that is kept as it is"
+                        number,
+                        f"the forbidden phrase {phrase!r} is a word of the source that is copied, "
+                        "since the vocabulary doesn't know it: allow it, or set copy_unknown to "
+                        "false",
                     )
             for phrase in (of_line.prefix, *of_line.constraints):
                 for core in line.cores:

@@ -375,7 +375,8 @@ class Translator:
 
         With the settings `keep` and `copy_unknown`, texts of a line stay as they are: tokens and
         scores are of what the model has read and said without them. A line of nothing else has no
-        tokens. Phrases that repeat or forbid such a text are a LineError.
+        tokens. Phrases that repeat such a text are a LineError, as is a forbidden word of those
+        that `copy_unknown` keeps; `forbid` says nothing of the others.
 
         Before anything is searched: raises OverlongError and LineError with the line's number,
         other DecodingErrors, ValueError for contradictory settings and lists of another length, and

@@ -8,7 +8,7 @@ import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from flaxformer_mt.config.schema import DecodingConfig
 from flaxformer_mt.data.corpus.paths import locate, reaching
@@ -170,8 +170,11 @@ def _kept_references(files: Files, content: Mapping[str, Any]) -> Given:
     missing = content.get("missing_references")
     if missing is None:
         return read_segments(str(files.references))
-    if not isinstance(missing, list):
-        raise ScoringError(f"{files.scores}: missing_references must be a list: evaluate again")
+    if not _is_lists_of_numbers(missing):
+        raise ScoringError(
+            f"{files.scores}: missing_references must be a list of line numbers for each "
+            "reference, such as [[], [2]]: evaluate that run again"
+        )
     columns: list[list[str | None]] = []
     for number, lines_missing in enumerate(missing, start=1):
         path = files.reference(number)
@@ -181,6 +184,15 @@ def _kept_references(files: Files, content: Mapping[str, Any]) -> Given:
                 raise ScoringError(f"{path}: has no line {line:,}: evaluate that run again")
             columns[-1][line - 1] = None
     return columns
+
+
+def _is_lists_of_numbers(missing: object) -> TypeGuard[list[list[int]]]:
+    """Whether it is a list of lists, at least one, of integers."""
+    if not isinstance(missing, list) or not missing:
+        return False
+    return all(
+        isinstance(lines, list) and all(type(line) is int for line in lines) for lines in missing
+    )
 
 
 def kept_names(directory: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Models to and from CTranslate2, Hugging Face, StableHLO, ONNX, Marian and Bergamot."""
+"""Models to and from other programs: CTranslate2, Argos, Hugging Face, StableHLO, Marian ..."""
 
 import importlib
 import importlib.util
@@ -6,9 +6,21 @@ from typing import Any
 
 from flaxformer_mt.errors import UserError, install
 
-FORMATS = ("ctranslate2", "huggingface", "stablehlo", "marian", "bergamot", "onnx")
+FORMATS = (
+    "ctranslate2",
+    "argos",
+    "huggingface",
+    "stablehlo",
+    "marian",
+    "bergamot",
+    "onnx",
+)
 QUANTIZATIONS = ("float32", "float16", "int8", "int7")  # of ctranslate2
-QUANTIZED = {"ctranslate2": QUANTIZATIONS, "bergamot": ("float32", "int8")}  # others: float32
+QUANTIZED = {  # others: float32
+    "ctranslate2": QUANTIZATIONS,
+    "argos": QUANTIZATIONS,
+    "bergamot": ("float32", "int8"),
+}
 BOUND = 1e-3  # nats a token by which two programs in float32 may differ
 
 

@@ -51,10 +51,15 @@ mark. Search settings are in `settings.json`; override them with
 """
 
 
-def write(translator: Translator, folder: Path, *, quantization: str) -> None:
-    """Raises ExportError if CTranslate2 has no form for the model, or isn't installed."""
+def write(
+    translator: Translator, folder: Path, *, quantization: str, positions: int | None = None
+) -> None:
+    """Writes a model of so many positions (default: the run's `model.max_length`). Learned ones
+    beyond the run's are the last one.
+
+    Raises ExportError if CTranslate2 has no form for the model, or isn't installed."""
     package = package_of_extra("ctranslate2", "the format 'ctranslate2' is written by the package")
-    spec = _spec(package, translator)
+    spec = _spec(package, translator, positions or translator.model.config.max_length)
 
     vocabularies = translator.vocabularies
     spec.register_source_vocabulary(vocabularies.src.pieces())
@@ -142,7 +147,7 @@ def _to_seven_bits(spec: Any) -> None:
             scale.numpy()[...] *= _SEVEN_BITS / 127
 
 
-def _spec(package: Any, translator: Translator) -> Any:
+def _spec(package: Any, translator: Translator, longest: int) -> Any:
     config = translator.model.config
     weights = usual_heads(from_model(translator), config, "CTranslate2")
     activations = package.specs.Activation
@@ -165,10 +170,12 @@ def _spec(package: Any, translator: Translator) -> Any:
         # CTranslate2's own sinusoids are in halves.
         positions = weights.get(f"embedding/{side}_positions")
         if positions is None:
-            positions = fixed_positions(config, config.max_length)
+            positions = fixed_positions(config, longest)
         else:
             # CTranslate2 scales tokens but adds positions as they are.
             positions = positions * np.float32(position_factor(config))
+            missing = max(longest - len(positions), 0)
+            positions = np.pad(positions, ((0, missing), (0, 0)), mode="edge")
         stack.position_encodings.encodings = positions
         if config.norm == "pre":
             _fill_norm(stack.layer_norm, weights, f"{name}/norm")

@@ -9,6 +9,7 @@ from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import (
     QUANTIZED,
     ExportError,
+    argos,
     ctranslate2,
     huggingface,
     marian_program,
@@ -16,6 +17,7 @@ from flaxformer_mt.interop import (
     package_of_extra,
     stablehlo,
 )
+from flaxformer_mt.interop.argos import ArgosRuntime
 from flaxformer_mt.interop.ctranslate2 import CTranslate2Runtime
 from flaxformer_mt.interop.folder import appearing
 from flaxformer_mt.interop.huggingface import Card, HuggingFaceRuntime
@@ -88,7 +90,7 @@ def export(
 def _check_quantization(form: str, quantization: str) -> None:
     supported = QUANTIZED.get(form, ("float32",))
     if quantization not in supported:
-        forms = " and ".join(form for form, types in QUANTIZED.items() if quantization in types)
+        forms = ", ".join(form for form, types in QUANTIZED.items() if quantization in types)
         raise ExportError(
             f"the format '{form}' is {' or '.join(supported)} only: {quantization} is for {forms}"
         )
@@ -99,6 +101,8 @@ def _write(
 ) -> None:
     if form == "ctranslate2":
         ctranslate2.write(translator, folder, quantization=quantization)
+    elif form == "argos":
+        argos.write(translator, folder, quantization=quantization)
     elif form in ("huggingface", "onnx"):
         if card is None:
             raise TypeError(f"a folder in the format '{form}' needs a card")
@@ -113,6 +117,8 @@ def _write(
 def _runtime(translator: Translator, folder: Path, form: str, quantization: str) -> Runtime:
     if form == "ctranslate2":
         return CTranslate2Runtime(folder, translator.vocabularies, quantization=quantization)
+    if form == "argos":
+        return ArgosRuntime(folder, translator.vocabularies, quantization=quantization)
     if form == "huggingface":
         return HuggingFaceRuntime(folder)
     if form in ("marian", "bergamot"):
@@ -125,6 +131,6 @@ def _runtime(translator: Translator, folder: Path, form: str, quantization: str)
 
 def _advice(form: str, quantization: str) -> str:
     advice = "raise --bound if outputs differ only at near-equal tokens"
-    if form == "ctranslate2" and quantization == "int8":
+    if form in ("ctranslate2", "argos") and quantization == "int8":
         advice += "; on x86 without VNNI int8 products overflow: try --quantization int7"
     return advice

@@ -211,9 +211,10 @@ def write_readme(
     where: str = "In this folder",
     installer: str = "pip install",
     language: str = "python",
+    splits_sentences: bool = False,
 ) -> None:
     """Writes README.md: `header`, what to install, the lines of `language` that translate (run
-    `where`), and how lines of several sentences are read."""
+    `where`), and how lines of several sentences are read, unless the program splits them."""
     text = f"""{header}# {title}
 
     {installer} {install}
@@ -224,7 +225,7 @@ def write_readme(
 {use}```
 
 {notes}
-{_tags_of(translator)}{_lines_of(translator)}
+{_tags_of(translator)}{"" if splits_sentences else _lines_of(translator)}
 Written by flaxformer-mt. `parity.json`, if present, records how closely this model's outputs agree
 with those of the run it was made from.
 """

@@ -29,6 +29,7 @@ class MarkedLine:
     kept: tuple[str, ...] = ()  # what is put back, in the source's order
     cores: tuple[str, ...] = ()  # what must be there as often as in the source
     lead: str = ""  # what the text begins with that is not translated, such as a tag
+    others: tuple[str, ...] = ()  # what is kept for a caller, in any order
 
     @property
     def is_kept_whole(self) -> bool:
@@ -55,17 +56,19 @@ def marked(
     without letters in a line of several.
     """
     body = text.removeprefix(lead)
-    spans = _with(_found(body, but, keep=keep), others)
+    fixed = _found(body, but, keep=keep)
+    spans = _with(fixed, others)
+    other_texts = tuple(span.core(body) for span in {*spans} - {*fixed})
     cores = tuple(span.core(body) for span in spans)
     if (keep or spans) and body.strip():
         without = _marked(body, spans)
         if not _has_letters(without):
-            return MarkedLine("", (body,), cores)
+            return MarkedLine("", (body,), cores, others=other_texts)
         spans = _with_bare_sentences(body, without, spans, keep=keep)
     if not spans:
         return MarkedLine(text)
     kept_texts = tuple(body[span.start : span.end] for span in spans)
-    return MarkedLine(lead + _marked(body, spans), kept_texts, cores, lead)
+    return MarkedLine(lead + _marked(body, spans), kept_texts, cores, lead, other_texts)
 
 
 def with_marks(text: str, *, but: Collection[str] = ()) -> MarkedLine:

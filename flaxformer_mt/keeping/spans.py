@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import regex
 
-from flaxformer_mt.config.languages import UNSPACED_LETTER
+from flaxformer_mt.config.languages import SPACED_LETTER, UNSPACED_LETTER, UNSPACED_SIGNS
 from flaxformer_mt.keeping.braces import ends_of_braces, is_placeholder
 
 # A letter of a script with blanks between words, or a digit.
-_WORD = rf"[[\p{{L}}\p{{M}}\p{{N}}_]--{UNSPACED_LETTER}--\p{{Hangul}}]"
+_WORD = rf"[{SPACED_LETTER}--\p{{Hangul}}]"
 # An address ends at a blank, quotation marks, signs and letters of scripts without blanks, or
 # Korean letters, since particles touch it.
-_OF_URL = rf"[^\s<>\"“”„«»‘’\p{{Cc}}\u3000-\u303f\uff00-\uff60{UNSPACED_LETTER[1:-1]}\p{{Hangul}}]"
+_OF_URL = rf"[^\s<>\"“”„«»‘’\p{{Cc}}{UNSPACED_SIGNS}{UNSPACED_LETTER[1:-1]}\p{{Hangul}}]"
 _PICTURE = r"[\p{Extended_Pictographic}--[©®‼⁉™ℹ↔-↪〰〽㊗㊙]]"
 _PICTURE_PARTS = r"\ufe0f?+\p{Emoji_Modifier}?+[\U000e0020-\U000e007f]*+"
 _EMOJI = (

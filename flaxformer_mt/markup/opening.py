@@ -32,6 +32,9 @@ _OTHER_ENCODING = re.compile(
     r"|<meta\s[^>]*?charset\s*=\s*[\"']?\s*(?!utf-?8\b)\w",
     re.IGNORECASE,
 )
+_ENCODING_OF_XML = re.compile(
+    r"<\?xml\s[^>]*?\sencoding\s*=\s*[\"']((?!utf-?8[\"'])[^\"'>]*)[\"']", re.IGNORECASE
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,11 +69,25 @@ def open_file(content: bytes, format: FileFormat, *, keep: Collection[str] = ())
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise MarkupError("is not UTF-8 text; convert it with iconv", line) from error
+    if format == "xml":
+        _check_declared(text)
     document = open_text(text.removeprefix(_BOM), format, keep=keep)
     mark = _BOM * text.startswith(_BOM)
     return OpenedFile(
         [document], lambda texts: _encoded(mark + "".join(texts), source=text, format=format)
     )
+
+
+def _check_declared(text: str) -> None:
+    """Refuses XML that its declaration has others read as another encoding. HTML may declare one,
+    too, but browsers believe a server rather than a page."""
+    declared = _ENCODING_OF_XML.match(text.removeprefix(_BOM))
+    if declared and not text.isascii():
+        raise MarkupError(
+            f'declares encoding="{declared[1]}", but is UTF-8 text: declare UTF-8, or other '
+            "programs will misread it",
+            1,
+        )
 
 
 def _encoded(text: str, *, source: str, format: FileFormat) -> bytes:

@@ -15,6 +15,7 @@ from flaxformer_mt.markup.placing import escaped
 from flaxformer_mt.markup.segments import Assembler
 
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
+_WEBVTT = re.compile(r"WEBVTT(?![^ \t\r\n])")
 _TIME = r"(?:\d+:)?\d+:\d+(?:[.,]\d+)?"
 _TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}")
 # With its name, without WebVTT's classes: </c> ends <c.loud>.
@@ -39,11 +40,11 @@ def read_subtitles(text: str) -> Document:
     many; lines that begin with a dash are texts of their own. In WebVTT, which begins with its
     name, "&amp;" and the like are read and written as in HTML.
 
-    Raises MarkupError for text without any cue.
+    Raises MarkupError for text without any cue that isn't WebVTT.
     """
     _check_size(text)
     assembler = Assembler()
-    is_webvtt = text.startswith("WEBVTT")
+    is_webvtt = _WEBVTT.match(text) is not None
     cue: list[re.Match[str]] = []
     in_cue = has_cues = False
     for line_match in _LINE.finditer(text):
@@ -59,7 +60,7 @@ def read_subtitles(text: str) -> Document:
         has_cues = has_cues or in_cue
         assembler.block((number, line_match[0]))
     _put_cue(cue, assembler, is_webvtt=is_webvtt)
-    if not has_cues:
+    if not has_cues and not is_webvtt:
         raise MarkupError("not subtitles: it has no line such as 00:00:01,000 --> 00:00:04,000")
     return assembler.document()
 

@@ -8,7 +8,7 @@ import dataclasses
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from flaxformer_mt.markup.document import Document, Raw, Segment, Unescaped
@@ -29,15 +29,21 @@ _BLANKS = ("tab", "br", "cr")
 # What must stay before or behind all text, since it comes in pairs.
 _STARTS = ("bookmarkStart", "commentRangeStart", "moveToRangeStart", "permStart")
 _ENDS = ("bookmarkEnd", "commentRangeEnd", "moveToRangeEnd", "permEnd")
+_DEEPEST = 3  # text boxes within one another that are translated
 
 
 def read_word(text: str) -> Document:
-    """The document of a part of a Word file. Text boxes, deleted text and fields but for links stay
-    as they are. Raises MarkupError."""
+    """The document of a part of a Word file. The paragraphs of text boxes are texts of their own;
+    deleted text and fields but for links stay as they are. Raises MarkupError."""
     namespace = _NAMESPACE.search(text)
     name = namespace[1] if namespace else "w"
-    reader = _WordReader(f"{name}:" if name else "")
-    for event in read_events(text):
+    return _document(read_events(text), f"{name}:" if name else "", within=0)
+
+
+def _document(events: Iterable[XmlEvent], prefix: str, within: int) -> Document:
+    """That of a file, or of a part within so many paragraphs."""
+    reader = _WordReader(prefix, within)
+    for event in events:
         reader.read(event)
     return reader.assembler.document()
 
@@ -53,6 +59,7 @@ class _Piece:
     raw: str = ""
     text: str = ""
     format: str = ""
+    box: Document | None = None  # with paragraphs of its own
 
 
 class _Markup(str):
@@ -73,9 +80,9 @@ class _Format(str):
 
 
 class _WordReader:
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, within: int) -> None:
         self.assembler = Assembler()
-        self._prefix = prefix
+        self._prefix, self._within = prefix, within
         self._paragraph: list[XmlEvent] | None = None
         self._depth = 0  # of paragraphs within a paragraph
 
@@ -87,7 +94,7 @@ class _WordReader:
                 self._paragraph = []
             return
         if is_paragraph and event.kind == "end" and not self._depth:
-            _Paragraph(self._paragraph, self._prefix).put(self.assembler)
+            _Paragraph(self._paragraph, self._prefix, self._within).put(self.assembler)
             self._paragraph = None
             self.assembler.block((event.raw,))
             return
@@ -97,23 +104,29 @@ class _WordReader:
 
 
 class _Paragraph:
-    def __init__(self, events: Sequence[XmlEvent], prefix: str) -> None:
-        self._events, self._prefix = events, prefix
+    def __init__(self, events: Sequence[XmlEvent], prefix: str, within: int) -> None:
+        self._events, self._prefix, self._within = events, prefix, within
         self._around = [prefix + name for name in _AROUND]
 
     def put(self, assembler: Assembler) -> None:
         """Gives the paragraph to an assembler; one that has no text or only part of a field stays
-        as it is."""
+        as it is, but for text boxes."""
         pieces = list(self._pieces())
         fields = [piece.text for piece in pieces if piece.kind == "field"]
         is_complete = fields == ["begin", "separate", "end"] * (len(fields) // 3)
         inner = list(_with_fields(pieces)) if is_complete else []
         if not has_text("".join(piece.text for piece in inner if piece.kind == "text")):
-            assembler.block(("".join(event.raw for event in self._events),))
+            self._put_boxes(assembler)
             return
         assembler.block(tuple(piece.raw for piece in pieces if piece.kind == "start"))
         assembler.block(assembler.include(self._document(inner)))
         assembler.block(tuple(piece.raw for piece in pieces if piece.kind == "end"))
+
+    def _put_boxes(self, assembler: Assembler) -> None:
+        """Gives the paragraph as it is, but for text boxes in it."""
+        box = self._box(self._events)
+        raw = "".join(event.raw for event in self._events)
+        assembler.block(assembler.include(box) if box else (raw,))
 
     def _document(self, pieces: Sequence[_Piece]) -> Document:
         letters: Counter[str] = Counter()
@@ -127,7 +140,10 @@ class _Paragraph:
         for piece in pieces:
             _put(piece, usual_format, assembler)
         document = assembler.document()
-        segments = [dataclasses.replace(segment, write=writer) for segment in document.segments]
+        segments = [
+            segment if segment.write else dataclasses.replace(segment, write=writer)
+            for segment in document.segments
+        ]
         return Document(document.parts, tuple(segments))
 
     def _pieces(self) -> Iterator[_Piece]:
@@ -170,9 +186,20 @@ class _Paragraph:
                 yield _Piece("field", alone, "".join(_FIELD_KIND.findall(raw)[:1]))
             elif name in _BLANKS:
                 yield _Piece("blank", alone)
+            elif box := self._box(inner):
+                around = f"<{self._prefix}r>{format}", f"</{self._prefix}r>"
+                parts = (around[0], *box.parts, around[1])
+                yield _Piece("point", box=dataclasses.replace(box, parts=parts))
             elif name not in _DROPPED and not raw.isspace():
                 yield _Piece("point", alone)
             place = end
+
+    def _box(self, events: Sequence[XmlEvent]) -> Document | None:
+        """The document of something in a paragraph that has paragraphs, such as a text box."""
+        name = f"{self._prefix}p"
+        if self._within >= _DEEPEST or all(event.meaning != name for event in events):
+            return None
+        return _document(events, self._prefix, self._within + 1)
 
 
 def _text_of(events: Sequence[XmlEvent]) -> str:
@@ -246,6 +273,11 @@ def _put(piece: _Piece, own: str, assembler: Assembler) -> None:
             assembler.opening(piece.text, (_Markup(piece.raw),))
         case "close":
             assembler.closing(piece.text, (_Markup(piece.raw),))
+        case "point" if piece.box is not None:
+            parts = assembler.include(piece.box)
+            assembler.point(
+                tuple(_Markup(part) if isinstance(part, str) else part for part in parts)
+            )
         case "blank":
             assembler.point((_Markup(piece.raw),), parts_words=True)
         case _:
@@ -273,14 +305,14 @@ class WordWriter:
         text = f'<{self.prefix}t xml:space="preserve">{xml}</{self.prefix}t>'
         return f"<{self.prefix}r>{format}{text}</{self.prefix}r>"
 
-    def _written(self, raw: Raw) -> Iterator[str]:
+    def _written(self, raw: Raw) -> Iterator[str | int]:
         formats = [self.own]
         waiting: list[str] = []  # text that isn't written yet
         for part in raw:
-            if isinstance(part, _Markup | _Format):
+            if isinstance(part, _Markup | _Format | int):
                 yield self._run_of("".join(waiting), formats[-1])
                 waiting.clear()
-            if isinstance(part, _Markup):
+            if isinstance(part, _Markup | int):
                 yield part
             elif isinstance(part, _Format):
                 if not part.is_end:

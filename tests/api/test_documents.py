@@ -141,6 +141,27 @@ def test_a_document_that_is_not_ascii_stays_utf_8_whatever_it_declares(translato
     assert target.read_text(encoding="utf-8").endswith("\U0001f600</p>")
 
 
+@pytest.mark.parametrize("encoding", ["ISO-8859-1", "us-ascii", "UTF-16", "windows-1252"])
+def test_xml_that_is_utf_8_and_declares_another_encoding_is_refused(translator, tmp_path, encoding):
+    source, target = tmp_path / "book.xml", tmp_path / "target"
+    source.write_text(f"<?xml version='1.0' encoding='{encoding}'?>\n<p>é</p>", encoding="utf-8")
+    message = f'book.xml:1: declares encoding="{encoding}", but is UTF-8 text: declare UTF-8'
+    with pytest.raises(MarkupError, match=message):
+        fm.translate_document_file(translator, source, target, format="xml")
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    "declared", ["<?xml version='1.0' encoding='utf8'?>", "<?xml version='1.0'?>", ""]
+)
+def test_xml_that_declares_utf_8_or_nothing_is_translated(translator, tmp_path, declared):
+    source, target = tmp_path / "book.xml", tmp_path / "target"
+    text = f"{declared}<p encoding='latin-1' translate='no'>é</p>"
+    source.write_text(text, encoding="utf-8")
+    fm.translate_document_file(translator, source, target, format="xml")
+    assert target.read_text(encoding="utf-8") == text
+
+
 def test_xml_is_translated(translator, texts):
     line = html.escape(LINES[0])
     source = f"<a><b>{line}</b><c>{line}</c><d>{line} <c>{line}</c></d></a>"

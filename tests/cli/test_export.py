@@ -44,7 +44,7 @@ def test_without_the_other_program_unchecked_is_needed(run, workdir, tmp_path, m
         (
             ["--quantization", "int8"],
             2,
-            "'huggingface' is float32 only: int8 is for ctranslate2 and bergamot",
+            "'huggingface' is float32 only: int8 is for ctranslate2, argos, bergamot",
         ),
         (["--unchecked", "--bound", "1"], 2, "--unchecked skips the comparison: leave out"),
         (["--weights", "7"], 1, "has no checkpoint 7; there are 1, 2"),

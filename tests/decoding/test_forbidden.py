@@ -121,6 +121,14 @@ def test_a_word_that_only_bytes_continue_needs_room_for_them(spelling):
     assert needs == [2, 1, 0]
 
 
+@pytest.mark.parametrize("letter", "中ひカกກកကཀ")
+def test_a_phrase_of_a_script_without_blanks_may_be_part_of_a_word(letter):
+    known = vocabulary.train([f"a{letter} {letter}b"] * 9, VocabularyConfig(size=10))
+    (tokens,) = known.encode([f"a {letter}{letter}"])
+    assert forbids(forbidden((letter,), known), tokens, room=1)
+    assert LETTER.match("й") and LETTER.match("가")
+
+
 @pytest.mark.parametrize(
     ("phrase", "written"),
     [

@@ -263,8 +263,6 @@ def test_alignments_of_letters_have_the_kept_words(translator):
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        ({"forbid": "example"}, "'example' is in text that is kept"),
-        ({"forbid_each": [["{name}"]]}, r"'\{name\}' is in text that is kept"),
         ({"prefixes": "ein {name}"}, "'ein {name}' has '{name}', which is kept"),
         ({"constraints": [["{name}"]]}, "has '{name}', which is kept"),
     ],
@@ -273,6 +271,24 @@ def test_contradictions_are_refused(translator, wanted, message):
     with pytest.raises(LineError, match=message) as caught:
         translator.translate(["the {name} sees https://example.org"], **wanted)
     assert caught.value.number == 0
+
+
+def test_forbidden_phrases_say_nothing_of_what_is_kept(translator):
+    lines = ["the {name} sees https://example.org", "{name}", "13"]
+    forbidding = translator.translate(lines, forbid=["name", "{name}", "example", "13", "hund"])
+    for line, translation in zip(lines, forbidding, strict=True):
+        assert all(word in translation.text for word in line.split()[1::2] or [line])
+
+
+def test_words_that_are_both_copied_and_forbidden_are_refused(translator):
+    copying = translator.with_config(copy_unknown=True)
+    with pytest.raises(
+        LineError, match="the forbidden phrase 'Łódź' is a word .* is copied"
+    ) as caught:
+        copying.translate(["the cat", "the Łódź {name} cat", "猫"], forbid=["name", "Łódź", "x"])
+    assert caught.value.number == 1
+    with pytest.raises(LineError, match="'猫' is a word"):
+        copying.translate(["猫"], forbid_each=[["猫"]])
 
 
 def test_required_phrases_of_a_line_without_text_are_refused(translator):

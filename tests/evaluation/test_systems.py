@@ -96,6 +96,15 @@ def test_several_references_come_back_with_those_that_are_missing(tmp_path):
     assert not theirs.exists() and read_kept(tmp_path, "set").references == REFERENCES
 
 
+@pytest.mark.parametrize("damaged", [{}, [], [2], [[], "2", []], [[], ["2"], []], [[True]]])
+def test_damaged_numbers_of_missing_references_are_named(tmp_path, damaged):
+    scores = kept(tmp_path, references=[REFERENCES, ["A B", None], ["a", ""]])
+    scores.write_text(json.dumps(json.loads(scores.read_text()) | {"missing_references": damaged}))
+    message = "set.json: missing_references must be a list of line numbers for each reference"
+    with pytest.raises(ScoringError, match=message):
+        find_system(str(scores))
+
+
 def test_what_is_missing_or_no_text_is_named(run, tmp_path):
     (tmp_path / "bad").write_bytes(b"good\n\xff\n")
     for path, message in (

@@ -69,7 +69,6 @@ def test_fields_stay_whole():
     [
         "",
         run("..."),
-        "<w:pPr/><w:r><w:drawing><w:p>" + run("in a box") + "</w:p></w:drawing></w:r>",
         "<w:del><w:r><w:delText>gone</w:delText></w:r></w:del>",
         "<w:ins></w:ins>",
         '<w:hyperlink r:id="1"><w:r><w:drawing></w:drawing></w:r></w:hyperlink>',
@@ -89,13 +88,72 @@ def test_paragraphs_of_libreoffice_are_translated():
     before, after = OPEN.split("{}")
     source = (
         "<text:h>One two</text:h><text:p><text:span>a b</text:span> c<text:s/>"
-        "<text:note>kept</text:note></text:p><text:p/>"
+        "<text:date>kept</text:date></text:p><text:p/>"
     )
     text = pretended(read_opendocument(OPEN.format(source)))
     body = text.removeprefix(before).removesuffix(after)
     assert body.startswith("<text:h>TWO ONE</text:h><text:p>C")
     assert "<text:span>B A</text:span>" in body
-    assert "<text:note>kept</text:note>" in body and body.endswith("<text:p/>")
+    assert "<text:date>kept</text:date>" in body and body.endswith("<text:p/>")
+
+
+NOTE = (
+    '<text:note text:id="ftn1"><text:note-citation>1</text:note-citation><text:note-body>'
+    "<text:p>{}</text:p></text:note-body></text:note>"
+)
+FRAME = "<draw:frame><draw:text-box>{}</draw:text-box></draw:frame>"
+
+
+def test_notes_and_text_boxes_of_libreoffice_are_translated():
+    before, after = OPEN.split("{}")
+    note = NOTE.format("a <text:span>b</text:span> c")
+    alone = FRAME.format("<text:p>a b</text:p><text:p/>")
+    source = f"<text:p>one{note} two</text:p><text:p>{alone}</text:p>"
+    text = pretended(read_opendocument(OPEN.format(source)))
+    translated_note = NOTE.format("C <text:span>B</text:span> A")
+    assert (
+        text
+        == before
+        + (
+            f"<text:p>TWO ONE{translated_note}</text:p>"
+            f"<text:p>{FRAME.format('<text:p>B A</text:p><text:p/>')}</text:p>"
+        )
+        + after
+    )
+
+
+def test_notes_within_text_boxes_are_translated_and_comments_stay():
+    comment = "<office:annotation><text:p>a b</text:p></office:annotation>"
+    source = "<text:p>{}{}</text:p>".format(comment, FRAME.format(f"<text:p>c{NOTE}</text:p>"))
+    text = pretended(read_opendocument(OPEN.format(source.format("d e"))))
+    assert comment in text and NOTE.format("E D") in text and "<text:p>C<text:note" in text
+
+
+BOX = "<w:pict><v:textbox><w:txbxContent>{}</w:txbxContent></v:textbox></w:pict>"
+
+
+def test_text_boxes_of_word_are_translated():
+    def in_box(paragraph: str) -> str:
+        return f"<w:r><w:rPr><w:b/></w:rPr>{BOX.format(f'<w:p>{paragraph}</w:p>')}</w:r>"
+
+    inner = run("a ") + run("b", "<w:i/>") + run(" c")
+    inner_translated = run("C ") + run("B", "<w:i/>") + run(" A")
+    assert in_word(in_box(inner)) == in_box(inner_translated)
+    text = in_word(run("one") + in_box(inner) + run(" two"))
+    assert text == run("TWO ONE") + in_box(inner_translated)
+
+
+@pytest.mark.parametrize("format", ["docx", "odt"])
+def test_text_boxes_deep_within_others_take_linear_time(format):
+    deep = "x"
+    for _ in range(3000):
+        if format == "docx":
+            deep = f"<w:p>{run('one')}<w:r>{BOX.format(deep)}</w:r></w:p>"
+        else:
+            deep = f"<text:p>one {FRAME.format(deep)}</text:p>"
+    read = read_word if format == "docx" else read_opendocument
+    text = pretended(read((WORD if format == "docx" else OPEN).format(deep)))
+    assert text.count("ONE") == 4 and text.count("one") == 2996
 
 
 @pytest.mark.parametrize("name", ["text:bookmark", "text:change"])

@@ -62,6 +62,10 @@ def test_marks_at_the_end_of_a_sentence_stay_there():
     assert out == "Es sah ich.<br> Tatest du."
 
 
+def test_punctuation_within_a_tag_does_not_draw_the_sentence_s_end_into_it():
+    assert put("<b>One,</b> two.", "Zwei eins.", "0-1 1-0") == "Zwei <b>eins</b>."
+
+
 def test_quotation_marks_between_sentences_are_words_of_their_own():
     document = read_html("<q>“One. <b>Two.</b>”</q> x")
     (segment,) = document.segments

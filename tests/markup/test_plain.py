@@ -72,6 +72,20 @@ def test_hostile_cues_take_linear_time(hostile):
     assert pretended(read_subtitles(f"{TIMES}\n<" + "a" * 200_000))
 
 
+@pytest.mark.parametrize(
+    "source", ["WEBVTT", "WEBVTT\n", "WEBVTT - one two\r\n\r\nNOTE three four\r\n\r\n", "WEBVTT\tx"]
+)
+def test_webvtt_without_cues_stays(source):
+    document = read_subtitles(source)
+    assert not document.segments and pretended(document) == source
+
+
+@pytest.mark.parametrize("source", ["", "WEBVTTX\n", "1\n\none two\n"])
+def test_srt_without_cues_is_refused(source):
+    with pytest.raises(MarkupError, match="not subtitles"):
+        read_subtitles(source)
+
+
 def test_what_has_no_cues_is_refused():
     with pytest.raises(MarkupError, match="not subtitles: it has no line such as"):
         read_subtitles("one\ntwo\n")

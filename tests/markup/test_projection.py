@@ -191,3 +191,9 @@ def test_a_long_line_with_many_tags_takes_linear_time(aligned):
     spans = [Span(word, word + word % 2) for word in range(words)]
     pairs = [(word, 0) if aligned == "to the first" else (0, word) for word in range(words)]
     assert len(project(spans, ["x"] * words, ["y"] * words, pairs)) == words
+
+
+def test_a_run_with_more_foreign_words_than_own_ones_begins_again():
+    """A far first word with two others behind it doesn't draw the span over these."""
+    links = "0-0 3-1 4-2 1-3 2-4"
+    assert _projected([Span(0, 3)], "a b c d e", "a d e b c", links) == [Span(3, 5)]

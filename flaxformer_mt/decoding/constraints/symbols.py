@@ -7,12 +7,10 @@ import numpy as np
 import regex
 from jaxtyping import Bool, Int
 
+from flaxformer_mt.config.languages import SPACED_LETTER
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Type, Vocabulary
 
-LETTER = regex.compile(
-    r"[[\p{L}\p{M}\p{N}_]--[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]",
-    regex.V1,
-)
+LETTER = regex.compile(SPACED_LETTER, regex.V1)
 """A character that makes a longer word of the word it stands next to."""
 _BYTE_PIECE = regex.compile("<0x([0-9A-F]{2})>")
 

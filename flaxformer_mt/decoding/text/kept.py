@@ -10,20 +10,19 @@ from typing import NamedTuple
 
 import regex
 
-from flaxformer_mt.config.languages import UNSPACED_LETTER
+from flaxformer_mt.config.languages import SPACED_LETTER, UNSPACED_LETTER, UNSPACED_SIGNS
 from flaxformer_mt.data.vocabulary import UNK, Vocabularies, Vocabulary
 from flaxformer_mt.keeping.marks import MARK, MarkedLine, taken_out, taken_out_with_places
 from flaxformer_mt.keeping.spans import Kept
 from flaxformer_mt.markup.projection import Span, project
 
-_LETTERS = rf"[[\p{{L}}\p{{M}}\p{{N}}_]--{UNSPACED_LETTER}]"
 # Marks, words and signs, and each letter of a script without blanks.
-_UNITS = regex.compile(rf"{MARK}|{UNSPACED_LETTER}|(?:(?!{MARK}){_LETTERS})++|\S", regex.V1)
-_UNSPACED = regex.compile(rf"{UNSPACED_LETTER}|[\u3000-\u303f\uff00-\uff60]")
-_LETTER = regex.compile(_LETTERS, regex.V1)
+_UNITS = regex.compile(rf"{MARK}|{UNSPACED_LETTER}|(?:(?!{MARK}){SPACED_LETTER})++|\S", regex.V1)
+_UNSPACED = regex.compile(rf"{UNSPACED_LETTER}|[{UNSPACED_SIGNS}]")
+_LETTER = regex.compile(SPACED_LETTER, regex.V1)
 # A word of letters of which the vocabulary doesn't know one; letters of scripts without blanks
 # alone, since their neighbours may be other words.
-_WORD = regex.compile(rf"{_LETTERS}(?:[-'’]?{_LETTERS})*+|{UNSPACED_LETTER}|\S", regex.V1)
+_WORD = regex.compile(rf"{SPACED_LETTER}(?:[-'’]?{SPACED_LETTER})*+|{UNSPACED_LETTER}|\S", regex.V1)
 _ENDS = frozenset(".!?…。！？।")  # of sentences
 _OPENING = "([{¿¡“„«‘「『（【\"'"
 _CLOSING = ")]}.,;:!?…%”’»、。，；：！？）】」』"
