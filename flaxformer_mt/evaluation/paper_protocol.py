@@ -21,6 +21,7 @@ from collections.abc import Sequence
 import regex
 
 from flaxformer_mt.config.languages import base_language
+from flaxformer_mt.evaluation import PAPER_LANGUAGES
 from flaxformer_mt.evaluation.metrics import (
     Bleu,
     Lines,
@@ -73,7 +74,6 @@ _APOSTROPHES = {
     ),
     "de": ((regex.compile(r"'"), " ' "),),
 }
-LANGUAGES = tuple(sorted(_APOSTROPHES))
 _LETTER = regex.compile(r"\p{Alpha}")
 _LOWER = regex.compile(r"\p{Lower}")
 _DIGIT = regex.compile(r"[0-9]")
@@ -102,8 +102,9 @@ def tokenize(text: str, language: str) -> str:
     Raises ScoringError for a language without rules.
     """
     base = base_language(language)
-    if base not in LANGUAGES:
-        raise ScoringError(f"no tokenisation rules for {language!r}: {', '.join(LANGUAGES)}")
+    if base not in PAPER_LANGUAGES:
+        rules = ", ".join(PAPER_LANGUAGES)
+        raise ScoringError(f"no tokenisation rules for {language!r}: {rules}")
     language = base
     text = _CONTROL.sub("", _BLANKS.sub(" ", f" {text} ")).strip(" ")
     text = _SYMBOL.sub(r" \1 ", text)
@@ -151,7 +152,7 @@ def protocol_note(signature: str) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PaperBleu(Bleu):
-    """The paper's BLEU for a target language with rules (`LANGUAGES`), on raw text."""
+    """The paper's BLEU for a target language with rules (`PAPER_LANGUAGES`), on raw text."""
 
     language: str
     name: str = "bleu_paper"
