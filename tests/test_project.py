@@ -104,6 +104,20 @@ for command in wrong:
     assert done.returncode == 0, done.stderr
 
 
+def test_a_file_is_scored_without_jax_and_what_reads_runs(tmp_path):
+    text = tmp_path / "text.de"
+    text.write_text("ein altes Haus, z. B. dieses.\n")
+    code = f"""
+import sys
+from flaxformer_mt.cli.main import main
+assert main(["evaluate", "--hypotheses", "{text}", "--ref", "{text}"]) == 0
+heavy = {{"flax", "jax", "orbax", "tensorflow_datasets", "sacremoses.tokenize"}}
+assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_fault_of_the_list_has_its_place():
     """One that is nowhere breaks nothing: the function has moved, or its text has changed."""
     nowhere = [fault for fault in mutations.faults() if mutations.placed(fault, ROOT) is None]

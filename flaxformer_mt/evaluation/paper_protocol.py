@@ -20,6 +20,7 @@ from collections.abc import Sequence
 
 import regex
 
+from flaxformer_mt.abbreviations import moses_lists
 from flaxformer_mt.config.languages import base_language
 from flaxformer_mt.evaluation import PAPER_LANGUAGES
 from flaxformer_mt.evaluation.metrics import (
@@ -137,10 +138,7 @@ def _without_period(word: str, after: str | None, language: str) -> str:
 @functools.cache
 def _abbreviations(language: str) -> dict[str, bool]:
     """Moses's list, and whether each has its period only before a number."""
-    # Importing it takes 0.3 s, and most commands tokenise nothing.
-    from sacremoses.corpus import NonbreakingPrefixes
-
-    lines = (line.split() for line in NonbreakingPrefixes().words(language))
+    lines = (line.split() for line in moses_lists().words(language))
     return {stem: mark == ["#NUMERIC_ONLY#"] for stem, *mark in lines}
 
 
@@ -179,6 +177,9 @@ class PaperBleu(Bleu):
             raise ScoringError("the paper's BLEU takes one reference per sentence")
         texts = [prepare(reference, self.language) for reference in references]
         return super().row_of_several(prepare(hypothesis, self.language), texts)
+
+    def _words(self, text: str) -> list[str]:
+        return super()._words(prepare(text, self.language))
 
     def score(self, totals: Totals) -> Values:
         return bleu_scores(totals, smooth=False)
