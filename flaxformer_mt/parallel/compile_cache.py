@@ -5,6 +5,8 @@ stumbles over. So entries are written aside and renamed here, unreadable ones ar
 least recently used removed. Needed until JAX 0.12 is the oldest version that we support.
 """
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import functools
@@ -94,6 +96,27 @@ def folder_in_use() -> Path | None:
     return Path(chosen) if chosen and settings.jax_enable_compilation_cache else None
 
 
+def kept_entries() -> Entries | None:
+    """A store of whole programs beside JAX's entries, which `keep_compiled` trims with them."""
+    place = folder_in_use()
+    if place is None or "://" in str(place):
+        return None
+    return Entries(place, ending="program")
+
+
+@contextlib.contextmanager
+def compiled_afresh() -> Iterator[bool]:
+    """Inside, this thread's programs don't come from JAX's cache: XLA can't write one of these
+    again, since it lacks the functions. False if this JAX has no such setting."""
+    try:
+        from jax._src.config import enable_compilation_cache
+    except ImportError:
+        yield False
+        return
+    with enable_compilation_cache(False):
+        yield True
+
+
 @dataclasses.dataclass
 class Compilations:
     """Programs that a process has compiled so far, or read from the cache."""
@@ -161,12 +184,13 @@ def _take_the_place_of_jax_cache(place: Path, shared: Path | None = None) -> Non
 class Entries:
     """A cache as JAX uses it, for any number of processes; `shared` is a bucket's copy."""
 
-    def __init__(self, folder: Path, shared: Path | None = None) -> None:
+    def __init__(self, folder: Path, shared: Path | None = None, *, ending: str = "cache") -> None:
         self._path = self.path = folder
         self._shared = shared
+        self._ending = ending
 
     def get(self, key: str) -> bytes | None:
-        path = self._file(key)
+        path = self.file(key)
         try:
             program = path.read_bytes()
         except OSError:
@@ -178,17 +202,18 @@ class Entries:
     def put(self, key: str, value: bytes) -> None:
         with contextlib.suppress(OSError):  # such as a full disk
             self.path.mkdir(parents=True, exist_ok=True)
-            write_whole(self._file(key), value)
+            write_whole(self.file(key), value)
         if self._shared is not None:
             with _slower_without(self._shared):
                 self._shared.mkdir(parents=True, exist_ok=True)
-                (self._shared / self._file(key).name).write_bytes(value)
+                (self._shared / self.file(key).name).write_bytes(value)
 
     def clear(self) -> None:
         """For JAX's reset; the entries stay."""
 
-    def _file(self, key: str) -> Path:
-        return self.path / f"{key}-cache"
+    def file(self, key: str) -> Path:
+        """Where an entry is, if it is there."""
+        return self.path / f"{key}-{self._ending}"
 
 
 def _trim(folder: Path, limit: int) -> None:

@@ -12,7 +12,8 @@ import pytest
 from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.rundir import CheckpointError, checkpoint_format
 from flaxformer_mt.rundir.checkpoint_choice import best_steps, list_steps, select_step
-from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
+from flaxformer_mt.rundir.checkpoints import Checkpoints
+from flaxformer_mt.rundir.weights import load_params
 from tests.rundir.snapshots import KEEP_ALL, abstract, assert_same, full_disk, snapshot
 
 

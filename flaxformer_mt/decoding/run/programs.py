@@ -18,6 +18,7 @@ from jaxtyping import Array, Int
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.decoding.run.arrays import BatchArrays, empty_arrays
+from flaxformer_mt.decoding.run.kept_programs import KeptPrograms
 from flaxformer_mt.decoding.run.sizes import blocks_of, is_small, shards_of
 from flaxformer_mt.decoding.search import state as search_state, step as search_step
 from flaxformer_mt.decoding.search.settings import Rules, SearchNumbers, rules_for
@@ -34,6 +35,7 @@ from flaxformer_mt.parallel.mesh import batch_sharding, on_mesh, place_batch, wh
 Params = tuple[Any, ...]  # a tree under "params" for each of the models
 Models = tuple[Transformer, ...]  # several: an ensemble
 Group = TypeVar("Group")
+_KEPT = KeptPrograms()  # of all searches: equal ones need the same programs
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -63,6 +65,11 @@ class SearchPrograms:
     def is_small(self) -> bool:
         """As `sizes.is_small`."""
         return is_small(self.params, self.mesh)
+
+    @functools.cached_property
+    def on_one_cpu(self) -> bool:
+        """Whether they run on a CPU that is a single device."""
+        return self.mesh.size == 1 and self.mesh.devices.flat[0].platform == "cpu"
 
     @functools.cached_property
     def shards(self) -> int:
@@ -96,8 +103,7 @@ class SearchPrograms:
     def _begun(
         self, begin: Callable[..., State], batch: BatchArrays, *, length: int, room: int
     ) -> State:
-        on_one_cpu = self.mesh.size == 1 and self.mesh.devices.flat[0].platform == "cpu"
-        blocks = blocks_of(*batch.src.shape) if on_one_cpu else 1
+        blocks = blocks_of(*batch.src.shape) if self.on_one_cpu else 1
         placed = self._placed(batch)
         with on_mesh(self.mesh):
             return begin(
@@ -136,9 +142,15 @@ class SearchPrograms:
             return reshape(state, placed, shards=self.shards, room=room)
 
     def _program(self, program: Any) -> Callable[..., State]:
-        if self.compiled_by is None:
+        if self.compiled_by is not None:
+            return functools.partial(_form_of_result, program, self.compiled_by)
+        if not self.on_one_cpu:
             return program
-        return functools.partial(_form_of_result, program, self.compiled_by)
+
+        def kept(*arguments: Any, **settings: Any) -> State:
+            return _KEPT.of(program, arguments, settings, self.mesh)(*arguments)
+
+        return kept
 
     def _placed(self, host_arrays: Any) -> Any:
         """A batch's arrays on the mesh, or their forms there."""
