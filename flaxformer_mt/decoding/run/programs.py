@@ -101,8 +101,8 @@ class SearchPrograms:
         )
 
     def _begun(
-        self, begin: Callable[..., State], batch: BatchArrays, *, length: int, room: int
-    ) -> State:
+        self, begin: Callable[..., Any], batch: BatchArrays, *, length: int, room: int
+    ) -> Any:
         blocks = blocks_of(*batch.src.shape) if self.on_one_cpu else 1
         placed = self._placed(batch)
         with on_mesh(self.mesh):
@@ -118,9 +118,13 @@ class SearchPrograms:
 
     def advance(self, state: State, until: int, leave_at: int = 0, stride: int = 1) -> State:
         """The state some steps later: as `search.step.advance`."""
-        advance = self._program(advance_search)
         if self.is_small:  # however a state is placed, it needs the same program
             state = whole_on(state, self.mesh)
+        return self._advanced(self._program(advance_search), state, until, leave_at, stride)
+
+    def _advanced(
+        self, advance: Callable[..., Any], state: State, until: int, leave_at: int, stride: int
+    ) -> Any:
         with on_mesh(self.mesh):
             return advance(
                 self.params,
@@ -133,6 +137,23 @@ class SearchPrograms:
                 rules=self.rules,
                 shards=self.shards,
             )
+
+    def get_begin(self, batch: BatchArrays, *, length: int, room: int) -> State:
+        """On one CPU, compiles `begin`, or reads it from its file; gives the form of its result."""
+        compiled = self._begun(self._compiled(begin_search), batch, length=length, room=room)
+        form: State = compiled.out_info
+        return form
+
+    def get_advance(self, begun: State, room: int) -> None:
+        """The same for `advance` with a cache of this room, of a state that begins in this form."""
+        state = jax.eval_shape(functools.partial(_with_room, room=room), begun)
+        self._advanced(self._compiled(advance_search), state, room, 0, 1)
+
+    def _compiled(self, program: Any) -> Callable[..., Any]:
+        def compiled(*arguments: Any, **settings: Any) -> Compiled:
+            return _KEPT.of(program, arguments, settings, self.mesh)
+
+        return compiled
 
     def reshape(self, state: State, rows: np.ndarray, room: int) -> State:
         """The state with only these rows of each shard, [shards, rows], and a cache of `room`."""
@@ -148,7 +169,8 @@ class SearchPrograms:
             return program
 
         def kept(*arguments: Any, **settings: Any) -> State:
-            return _KEPT.of(program, arguments, settings, self.mesh)(*arguments)
+            compiled = _KEPT.of(program, arguments, settings, self.mesh)
+            return compiled(*arguments)
 
         return kept
 
