@@ -82,6 +82,7 @@ TOPICS = {
     "Decoding and serving": (
         "decoding",
         "serving",
+        "first_answers",
         "splitter",
         "invariance",
         "interop",
@@ -96,6 +97,13 @@ TOPICS = {
 LABELS = {
     "lines_equal_share": "lines equal in the browser's engine, float32",
     "lines_equal_share_int8": "and in int8",
+    "one_sentence_warm_seconds": "`translate` of a sentence, programs kept",
+    "one_sentence_cold_seconds": "and with none",
+    "quickstart_500_lines_warm_seconds": "500 lines of the quickstart, programs kept",
+    "quickstart_500_lines_cold_seconds": "500 lines with none",
+    "quickstart_whole_seconds": "the whole `quickstart`",
+    "evaluate_hypotheses_seconds": "`evaluate --hypotheses` of 3,000 lines",
+    "slowest_wrong_flag_seconds": "slowest `--help` or mistake",
     "items_kept_share": "URLs, addresses and placeholders kept",
     "items_kept_share_without": "without `--keep`",
     "bleu_beside_items": "BLEU of the rest",
