@@ -3,7 +3,8 @@
 JAX's cache of compiled programs spares a process the compilation, but not the tracing and lowering
 that find out which program it is, and which take longer than a sentence's search. Here a program is
 known before that, by its `description`: all that could change it. Where a folder of compiled
-programs is in use, a file there holds the executable, with a digest.
+programs is in use, a file there holds the executable, with a digest. Only what was compiled here is
+written: what XLA has read, it can't write again (findings/xla_cpu_serializes_once.sh).
 """
 
 from __future__ import annotations
