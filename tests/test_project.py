@@ -118,6 +118,19 @@ assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
     assert done.returncode == 0, done.stderr
 
 
+def test_a_sentence_is_translated_without_what_only_training_needs(tmp_path):
+    code = f"""
+import sys
+import flaxformer_mt as fm
+translator = fm.Translator.load("{tmp_path / "run"}")
+heavy = {{"grain", "optax", "orbax", "tensorboardX", "tensorflow_datasets"}}
+assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
+"""
+    flaxformer_mt.demo_run(tmp_path / "run")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_fault_of_the_list_has_its_place():
     """One that is nowhere breaks nothing: the function has moved, or its text has changed."""
     nowhere = [fault for fault in mutations.faults() if mutations.placed(fault, ROOT) is None]

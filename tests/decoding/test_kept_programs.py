@@ -1,6 +1,7 @@
 """Programs of searches in files: found again, unless anything differs or is damaged."""
 
 import contextlib
+import dataclasses
 import functools
 import logging
 import os
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from flaxformer_mt.decoding.masks.repeats import NoRepeats
 from flaxformer_mt.decoding.run import kept_programs
 from flaxformer_mt.decoding.run.kept_programs import KeptPrograms, description
 from flaxformer_mt.decoding.search.settings import Rules
@@ -74,7 +76,7 @@ def test_a_program_of_another_environment_is_compiled_again(folder, monkeypatch,
     elif changed == "flags":
         monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_min_max=true")
     elif changed == "JAX":
-        monkeypatch.setattr(jax, "__version__", "0.0.1")
+        monkeypatch.setattr(kept_programs, "package_versions", lambda _: {"jax": "0.0.1"})
     precise = jax.default_matmul_precision("highest")
     with precise if changed == "precision" else contextlib.nullcontext():
         assert started(numbers, 3) == [0, 1, 8, 27]
@@ -96,16 +98,23 @@ def test_a_damaged_file_is_named_and_replaced(folder, caplog, damage):
     assert TRACED == [3, 3]
 
 
-def test_what_has_no_description_is_not_kept(folder):
-    class Mask:
-        pass
+@dataclasses.dataclass(frozen=True)
+class CallersMask:
+    """Of the same fields as before, whatever its code has become."""
 
+    types: tuple[int, ...] = (3,)
+
+
+def test_a_caller_s_mask_is_not_kept(folder):
     forms, mesh = (((4,), "float32", False),), local_mesh()
-    rules = {mask: Rules(beam_size=4, masks=(mask,)) for mask in (Mask(), None)}
-    described = [
-        description(powers, None, forms, {"rules": own}, mesh) is None for own in rules.values()
-    ]
-    assert described == [True, False]
+    described = {
+        masks: description(
+            powers, None, forms, {"rules": Rules(beam_size=4, masks=masks), "room": 3}, mesh
+        )
+        for masks in ((), (NoRepeats(2),), (NoRepeats(3),), (NoRepeats(2), CallersMask()))
+    }
+    *ours, others = described.values()
+    assert len({*ours}) == 3 and all(ours) and others is None
 
 
 def test_threads_that_need_one_program_compile_it_once(folder):

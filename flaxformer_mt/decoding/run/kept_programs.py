@@ -9,6 +9,7 @@ written: what XLA has read, it can't write again (findings/xla_cpu_serializes_on
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import logging
@@ -20,9 +21,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-import flax
 import jax
-import jaxlib
 from jax.experimental.serialize_executable import deserialize_and_load, serialize
 from jax.sharding import Mesh
 from jax.stages import Compiled
@@ -30,8 +29,10 @@ from jax.stages import Compiled
 from flaxformer_mt.data.processes import processors
 from flaxformer_mt.parallel.compile_cache import compiled_afresh, kept_entries
 from flaxformer_mt.parallel.mesh import on_mesh
+from flaxformer_mt.versions import package_versions
 
 _LOGGER = logging.getLogger(__name__)
+_PACKAGE = "flaxformer_mt."
 _DIGEST = hashlib.sha256().digest_size
 # Settings of JAX that say where programs are kept, and not what they are.
 _OF_THE_CACHE = ("compilation_cache", "persistent_cache")
@@ -77,11 +78,34 @@ def description(
     mesh: Mesh,
 ) -> str | None:
     """All that decides what a program is compiled to, but for the machine's kind of CPU, which
-    names the folder. None if it can't be told: an object without a description of its own."""
+    names the folder. None if it can't be told, as with a caller's own mask: its code may change."""
     devices = [(device.id, device.platform) for device in mesh.devices.flat]
-    parts = [program.__name__, structure, forms, sorted(settings.items()), mesh.shape, devices]
-    text = "\n".join([*map(repr, parts), _environment()])
-    return None if " at 0x" in text else text
+    parts = [program.__name__, structure, forms, mesh.shape, devices]
+    try:
+        described = [f"{name} = {_described(settings[name])}" for name in sorted(settings)]
+    except _OthersObject:
+        return None
+    return "\n".join([*map(repr, parts), *described, _environment()])
+
+
+class _OthersObject(Exception):
+    """A setting that is no plain one, nor made of plain ones by this package."""
+
+
+def _described(setting: Any) -> str:
+    """A static setting in words. Raises _OthersObject."""
+    kind = type(setting)
+    if setting is None or kind in (bool, int, float, str):
+        return repr(setting)
+    if kind is tuple:
+        return f"({', '.join(map(_described, setting))})"
+    if not dataclasses.is_dataclass(setting) or not kind.__module__.startswith(_PACKAGE):
+        raise _OthersObject
+    fields = (
+        f"{field.name}={_described(getattr(setting, field.name))}"
+        for field in dataclasses.fields(setting)
+    )
+    return f"{kind.__module__}.{kind.__qualname__}({', '.join(fields)})"
 
 
 def _form(leaf: Any) -> Hashable:
@@ -104,7 +128,7 @@ def _sources() -> str:
 
 def _environment() -> str:
     """Versions, and settings of this process."""
-    versions = [module.__version__ for module in (jax, jaxlib, flax)]
+    versions = package_versions(("jax", "jaxlib", "flax", "numpy"))
     jax_settings = sorted(
         (name, str(setting))
         for name, setting in jax.config.values.items()
