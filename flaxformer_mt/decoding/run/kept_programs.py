@@ -16,7 +16,7 @@ import logging
 import os
 import pickle
 import threading
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -81,31 +81,31 @@ def description(
     names the folder. None if it can't be told, as with a caller's own mask: its code may change."""
     devices = [(device.id, device.platform) for device in mesh.devices.flat]
     parts = [program.__name__, structure, forms, mesh.shape, devices]
-    try:
-        described = [f"{name} = {_described(settings[name])}" for name in sorted(settings)]
-    except _OthersObject:
+    described = _fields([(name, settings[name]) for name in sorted(settings)])
+    if described is None:
         return None
-    return "\n".join([*map(repr, parts), *described, _environment()])
+    return "\n".join([*map(repr, parts), described, _environment()])
 
 
-class _OthersObject(Exception):
-    """A setting that is no plain one, nor made of plain ones by this package."""
-
-
-def _described(setting: Any) -> str:
-    """A static setting in words. Raises _OthersObject."""
+def _described(setting: Any) -> str | None:
+    """A static setting in words; None for an object that is no plain one, nor made of plain ones by
+    this package."""
     kind = type(setting)
     if setting is None or kind in (bool, int, float, str):
         return repr(setting)
     if kind is tuple:
-        return f"({', '.join(map(_described, setting))})"
+        return _fields(enumerate(setting))
     if not dataclasses.is_dataclass(setting) or not kind.__module__.startswith(_PACKAGE):
-        raise _OthersObject
-    fields = (
-        f"{field.name}={_described(getattr(setting, field.name))}"
-        for field in dataclasses.fields(setting)
-    )
-    return f"{kind.__module__}.{kind.__qualname__}({', '.join(fields)})"
+        return None
+    names = [field.name for field in dataclasses.fields(setting)]
+    fields = _fields([(name, getattr(setting, name)) for name in names])
+    return None if fields is None else f"{kind.__module__}.{kind.__qualname__}{fields}"
+
+
+def _fields(settings: Iterable[tuple[Any, Any]]) -> str | None:
+    """Named settings in words; None if one of them has none."""
+    described = {name: _described(setting) for name, setting in settings}
+    return None if None in described.values() else repr(described)
 
 
 def _form(leaf: Any) -> Hashable:
