@@ -28,6 +28,7 @@ from flaxformer_mt.files.atomic import write_whole
 from flaxformer_mt.parallel.chips import cpu_features
 
 LIMIT = 8 << 30  # bytes
+_THREAD = threading.local()  # `is_blind`, if it is in `compiled_afresh`
 
 
 def keep_compiled(folder: Path, *, limit: int = LIMIT) -> Path | None:
@@ -106,15 +107,15 @@ def kept_entries() -> Entries | None:
 
 @contextlib.contextmanager
 def compiled_afresh() -> Iterator[bool]:
-    """Inside, this thread's programs don't come from JAX's cache: XLA can't write one of these
-    again, since it lacks the functions. False if this JAX has no such setting."""
+    """Inside, JAX's cache is empty for this thread and stays so. XLA can't write a program that came
+    from there: it lacks the functions. False where the cache isn't our store, and can't be told."""
+    from jax._src import compilation_cache
+
+    _THREAD.is_blind = True
     try:
-        from jax._src.config import enable_compilation_cache
-    except ImportError:
-        yield False
-        return
-    with enable_compilation_cache(False):
-        yield True
+        yield isinstance(getattr(compilation_cache, "_cache", None), Entries)
+    finally:
+        _THREAD.is_blind = False
 
 
 @dataclasses.dataclass
@@ -190,6 +191,8 @@ class Entries:
         self._ending = ending
 
     def get(self, key: str) -> bytes | None:
+        if _is_blind():
+            return None
         path = self.file(key)
         try:
             program = path.read_bytes()
@@ -200,6 +203,8 @@ class Entries:
         return program
 
     def put(self, key: str, value: bytes) -> None:
+        if _is_blind():
+            return
         with contextlib.suppress(OSError):  # such as a full disk
             self.path.mkdir(parents=True, exist_ok=True)
             write_whole(self.file(key), value)
@@ -214,6 +219,11 @@ class Entries:
     def file(self, key: str) -> Path:
         """Where an entry is, if it is there."""
         return self.path / f"{key}-{self._ending}"
+
+
+def _is_blind() -> bool:
+    """Whether this thread sees no entries."""
+    return bool(getattr(_THREAD, "is_blind", False))
 
 
 def _trim(folder: Path, limit: int) -> None:

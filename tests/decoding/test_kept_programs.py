@@ -18,7 +18,7 @@ from flaxformer_mt.decoding.run import kept_programs
 from flaxformer_mt.decoding.run.kept_programs import KeptPrograms, description
 from flaxformer_mt.decoding.search.settings import Rules
 from flaxformer_mt.parallel.compile_cache import Entries
-from flaxformer_mt.parallel.mesh import local_mesh
+from flaxformer_mt.parallel.mesh import local_mesh, on_mesh
 
 TRACED: list[int] = []
 
@@ -115,6 +115,28 @@ def test_a_caller_s_mask_is_not_kept(folder):
     }
     *ours, others = described.values()
     assert len({*ours}) == 3 and all(ours) and others is None
+
+
+@jax.jit
+def looped(numbers: jax.Array) -> jax.Array:
+    return jax.lax.fori_loop(0, 3, lambda _, y: jnp.tanh(y @ y) + jnp.sort(y), numbers)
+
+
+def test_what_jax_s_cache_has_is_compiled_again_to_be_kept(folder):
+    """XLA writes what it has read without its functions: such a program fails when it is called."""
+    numbers, settings = np.eye(64, dtype=np.float32), jax.config
+    before = settings.jax_persistent_cache_min_compile_time_secs
+    settings.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    try:
+        with on_mesh(local_mesh()):
+            expected = np.asarray(looped.lower(numbers).compile()(numbers))
+        for _ in range(2):
+            jax.clear_caches()
+            program = KeptPrograms().of(looped, (numbers,), {}, local_mesh())
+            assert np.array_equal(program(numbers), expected)
+    finally:
+        settings.update("jax_persistent_cache_min_compile_time_secs", before)
+    assert len(os.listdir(folder)) == 1
 
 
 def test_threads_that_need_one_program_compile_it_once(folder):
