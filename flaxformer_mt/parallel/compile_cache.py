@@ -107,8 +107,8 @@ def kept_entries() -> Entries | None:
 
 @contextlib.contextmanager
 def compiled_afresh() -> Iterator[bool]:
-    """Inside, JAX's cache is empty for this thread and stays so. XLA can't write a program that came
-    from there: it lacks the functions. False where the cache isn't our store, and can't be told."""
+    """Inside, JAX's cache is empty for this thread, and stays so: XLA can't write a program that
+    came from there, which lacks the functions. False where the cache isn't our store."""
     from jax._src import compilation_cache
 
     _THREAD.is_blind = True
