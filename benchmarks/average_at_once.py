@@ -90,8 +90,8 @@ def write(folder: str, number: int, calls: int, readers_done: Event) -> dict[str
 
 def read(folder: str, count: int) -> dict[str, int]:
     """Loads so often the weights that `translate` would."""
-    from flaxformer_mt.rundir.checkpoints import load_chosen
     from flaxformer_mt.rundir.layout import RunDirectory
+    from flaxformer_mt.rundir.weights import load_chosen
 
     run = RunDirectory(Path(folder))
     damaged = mismatched = 0

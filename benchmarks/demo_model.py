@@ -16,8 +16,8 @@ from benchmarks.trained_run import train_and_score
 from flaxformer_mt.api import config_of
 from flaxformer_mt.config import to_dict
 from flaxformer_mt.demo import package
-from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.weights import load_params
 
 SPEC = "tatoeba:demo"
 TESTS = [("tatoeba_test_v2021_08_07", "demo_model")]

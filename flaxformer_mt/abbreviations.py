@@ -6,7 +6,11 @@ and common abbreviations of those that they have; `_MORE` adds them.
 
 import dataclasses
 import functools
+import importlib
+import importlib.util
 import re
+import sys
+from typing import Any
 
 # ISO 639-3 and 639-2/B codes, as in FLORES's `deu_Latn`, of languages that are named below.
 _TWO_LETTERS = dict(
@@ -222,16 +226,34 @@ def base_of(language: str) -> str:
 
 
 @functools.cache
+def moses_lists() -> Any:
+    """sacremoses's `NonbreakingPrefixes`: Moses's lists of abbreviations.
+
+    The package's `__init__` also imports its tokenizers, whose patterns take 0.3 s to compile. So
+    the package stands in `sys.modules` without having been run while its module of lists is
+    imported; both are then taken out again, for whoever needs the whole.
+    """
+    name = "sacremoses"
+    spec = importlib.util.find_spec(name)
+    if name in sys.modules or spec is None:
+        return importlib.import_module(f"{name}.corpus").NonbreakingPrefixes()
+    sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        return importlib.import_module(f"{name}.corpus").NonbreakingPrefixes()
+    finally:
+        for module in [*sys.modules]:
+            if module.partition(".")[0] == name:
+                del sys.modules[module]
+
+
+@functools.cache
 def abbreviations(language: str) -> Abbreviations:
     """The abbreviations of a language (a code as in `data.src_lang`).
 
     An unknown one has English's, and may write ordinal numbers with a full stop.
     """
-    # Importing it takes 0.3 s, and most commands split nothing.
-    from sacremoses.corpus import NonbreakingPrefixes
-
     base = base_of(language)
-    lists = NonbreakingPrefixes()
+    lists = moses_lists()
     has_list = base in lists.available_langs.values() and base not in ("zh", "yue")
     named = base if has_list else _RELATED.get(base, "en")
     always = {*_ALL.split(), *_MORE.get(base, "").split()}

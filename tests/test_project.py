@@ -69,8 +69,9 @@ for command in ([], *([name] for name in COMMANDS)):
     assert done.returncode == 0, done.stderr
 
 
-def test_wrong_arguments_load_no_jax():
-    """A misspelt flag, setting or folder shows at once: JAX takes longer to load than all else."""
+def test_wrong_arguments_load_no_heavy_library():
+    """A misspelt flag, setting or folder shows at once: a command loads what its work needs only
+    when its arguments are right (`cli/work`)."""
     setting = ["--config", "quickstart", "--config.training.stps=3"]
     code = f"""
 import contextlib, sys
@@ -83,6 +84,10 @@ wrong += [["plan", "--topology", "v5e:2x4", *setting], ["quickstart", setting[-1
 wrong += [["reproduce", "table2", setting[-1]]]
 wrong += [[name, *place] for name in ("translate", "evaluate", "average", "serve")]
 wrong += [["score", *place, "--input", "pairs.tsv"]]
+wrong += [["evaluate", "--hypotheses", "a.de", "--ref", "b.de", "--tgt-lang", "?"]]
+wrong += [["compare", "a.de", "b.de", "--ref", "c.de", "--comet-gpus", "1"]]
+wrong += [["figures", "curves", "--output", "a.svg"]]
+wrong += [["figures", "schedule", "run", "--output", "a.svg"]]
 wrong += [["attention", *place, "--src", "a", "--output", "a.svg"]]
 wrong += [["export", *place, "--format", "ctranslate2", "--output", "exported"]]
 for command in wrong:
@@ -92,9 +97,36 @@ for command in wrong:
     except SystemExit as error:
         status = error.code
     assert status == 2, (command, status)
-    loaded = {{"jax", "flax", "optax", "tensorflow"}} & sys.modules.keys()
-    assert not loaded, command
+    loaded = {{"jax", "numpy", "sacrebleu", "sentencepiece", "asyncio"}} & sys.modules.keys()
+    assert not loaded, (command, loaded)
 """
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_file_is_scored_without_jax_and_what_reads_runs(tmp_path):
+    text = tmp_path / "text.de"
+    text.write_text("ein altes Haus, z. B. dieses.\n")
+    code = f"""
+import sys
+from flaxformer_mt.cli.main import main
+assert main(["evaluate", "--hypotheses", "{text}", "--ref", "{text}"]) == 0
+heavy = {{"flax", "jax", "orbax", "tensorflow_datasets", "sacremoses.tokenize"}}
+assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_sentence_is_translated_without_what_only_training_needs(tmp_path):
+    code = f"""
+import sys
+import flaxformer_mt as fm
+translator = fm.Translator.load("{tmp_path / "run"}")
+heavy = {{"grain", "optax", "orbax", "tensorboardX", "tensorflow_datasets"}}
+assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
+"""
+    flaxformer_mt.demo_run(tmp_path / "run")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.rundir import checkpoint_format
-from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.digests import tree_digest
 from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.rundir.metrics_log import read_metrics
+from flaxformer_mt.rundir.weights import load_params
 from flaxformer_mt.training.telemetry import TIMES
 
 STEPS = 400

@@ -1,7 +1,4 @@
-"""Working with a trained run: scores on test sets, averaging, export to other programs.
-
-Nothing here imports JAX before it is called: commands take their flags from this.
-"""
+"""Working with a trained run: scores on test sets, averaging, export to other programs."""
 
 from __future__ import annotations
 
@@ -9,17 +6,16 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
 
 from flaxformer_mt.api import config_of, say
 from flaxformer_mt.config import CorpusConfig, DataConfig, freeze
 from flaxformer_mt.config.tokenizers import for_corpus
 from flaxformer_mt.data.corpus import CorpusError, read_pairs
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT
-from flaxformer_mt.evaluation import evaluate as one_set
+from flaxformer_mt.evaluation import SHOWN, VALID, evaluate as one_set, is_validation
 from flaxformer_mt.evaluation.evaluate import Evaluation, kept_scores
 from flaxformer_mt.evaluation.metrics import ScoringError
-from flaxformer_mt.evaluation.page import SHOWN
 from flaxformer_mt.evaluation.references import Given
 from flaxformer_mt.evaluation.scoring import Scoring, scoring_of
 from flaxformer_mt.files import hub
@@ -36,7 +32,6 @@ if TYPE_CHECKING:
     from flaxformer_mt.parallel.processes import Processes
     from flaxformer_mt.rundir.checkpoint_choice import Which
 
-VALID = "valid"  # the name of the set that training validates on
 # By name, the sentences to translate and their references.
 Sets = Mapping[str, tuple[Sequence[str], Given]]
 
@@ -119,11 +114,6 @@ def sets_of_run(
         corpus.name: _test_set(corpus, folder)
         for corpus in (corpora.values() if name is None else [corpora[name]])
     }
-
-
-def is_validation(name: str | None) -> TypeGuard[str]:
-    """Whether a set's name means validation text: `valid`, or `valid.NAME`."""
-    return name is not None and name.split(".")[0] == VALID
 
 
 def sets_by_name(data: DataConfig) -> dict[str, CorpusConfig]:

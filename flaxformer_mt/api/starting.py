@@ -24,10 +24,11 @@ from flaxformer_mt.rundir.checkpoint_choice import (
     select_step,
 )
 from flaxformer_mt.rundir.checkpoint_format import read_meta
-from flaxformer_mt.rundir.checkpoints import load_params, read_snapshot
+from flaxformer_mt.rundir.checkpoints import read_snapshot
 from flaxformer_mt.rundir.digests import flatten_paths
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import as_path
+from flaxformer_mt.rundir.weights import load_params
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.progress import without_params
 from flaxformer_mt.training.step import TrainState, continuing, with_params

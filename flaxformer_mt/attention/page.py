@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from flaxformer_mt.attention import KINDS, Kind
 from flaxformer_mt.attention.weights import (
-    KINDS,
     MARKS,
     NAMES,
     SIDES,
     AttentionWeights,
-    Kind,
     Picked,
     pick,
     shown,

@@ -6,15 +6,14 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Sequence
-from typing import Literal, Protocol, get_args
+from typing import Protocol
 
 import numpy as np
 from jaxtyping import Float32
 
+from flaxformer_mt.attention import Kind
 from flaxformer_mt.errors import UserError
 
-Kind = Literal["encoder", "decoder", "cross"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
 NAMES: dict[Kind, str] = {
     "encoder": "Encoder self-attention",
     "decoder": "Decoder self-attention",

@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from flaxformer_mt.data.corpus.json_records import NoText, first_name, parsed, text_at
-from flaxformer_mt.data.vocabulary import Vocabulary
-from flaxformer_mt.decoding.text.segments import Target
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.n_best_lists import line_of
 from flaxformer_mt.wording import counted
 
 if TYPE_CHECKING:
+    from flaxformer_mt.data.vocabulary import Vocabulary
     from flaxformer_mt.decoding.alignment import Alignment
     from flaxformer_mt.decoding.teacher_forcing import Scored
+    from flaxformer_mt.decoding.text.segments import Target
     from flaxformer_mt.decoding.text.translation import Hypothesis, Translation
 
 Name = Literal["text", "tsv", "jsonl"]

@@ -2,38 +2,12 @@
 
 import argparse
 import re
-from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from pathlib import Path
-from typing import cast
 
-from flaxformer_mt.api import say
 from flaxformer_mt.cli.arguments import Flag, flags, make_parser, million, positive, utf8_text
-from flaxformer_mt.figures.canvas import (
-    Form,
-    Layout,
-    Size,
-    check_form,
-    rendered,
-    require_matplotlib,
-)
-from flaxformer_mt.figures.curves import (
-    AXES,
-    Axis,
-    all_notes,
-    curves,
-    curves_page,
-    panels,
-    read_runs,
-)
-from flaxformer_mt.rundir.paths import (
-    as_path,
-    check_output,
-    explained,
-    is_remote,
-    write_bytes,
-    write_text,
-)
+from flaxformer_mt.figures import AXES
+from flaxformer_mt.figures.canvas import Size, check_form, require_matplotlib
+from flaxformer_mt.rundir.paths import check_output
 
 _EPILOG = """RUN is a run directory; NAME=RUN gives it a name. The numbers come from its
 metrics.jsonl (docs/observing.md). Pictures need the extra `figures`."""
@@ -92,43 +66,18 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             flag = f"--{name.replace('_', '-')}"
             parser.error(f"{flag} has no effect on {options.what}: leave it out")
     check_output(options.output)
-    if options.what == "curves":
-        drawn = _curves(options, parser)
-    else:
-        drawn = _formula(options, parser)
+    is_of_runs = options.what == "curves"
+    if is_of_runs and not options.runs:
+        parser.error("curves: name at least one run directory")
+    if options.runs and not is_of_runs:
+        parser.error(f"{options.what} draws a formula: leave out the run")
+    form = check_form(options.output, others=("html",) if is_of_runs else ())
+    require_matplotlib()
+    from flaxformer_mt.cli.work.figures import curves_of, formula_of, write_drawn
+
+    drawn = curves_of(options, form) if is_of_runs else formula_of(options)
     write_drawn(drawn, options.output, size=options.size)
     return 0
-
-
-def _curves(options: Namespace, parser: ArgumentParser) -> Layout | str:
-    form = check_form(options.output, others=("html",))
-    require_matplotlib()
-    if not options.runs:
-        parser.error("curves: name at least one run directory")
-    runs = read_runs(options.runs)
-    chosen_panels = panels(runs, options.values or ())
-    for note in all_notes(runs, chosen_panels):
-        say(note)
-    axis: Axis = options.against or "steps"
-    if form == "html":
-        return curves_page(runs, chosen_panels, axis=axis)
-    return curves(runs, chosen_panels, axis=axis)
-
-
-def _formula(options: Namespace, parser: ArgumentParser) -> Layout:
-    check_form(options.output)
-    if options.runs:
-        parser.error(f"{options.what} draws a formula: leave out the run")
-    # These import JAX, which curves do without.
-    from flaxformer_mt.figures import paper
-
-    if options.what == "positions":
-        return paper.positions(options.length or 100, d_model=options.d_model or 128)
-    return paper.schedule(
-        options.warmup or (1000, 4000, 16000),
-        d_model=options.d_model or 512,
-        steps=options.steps or 100_000,
-    )
 
 
 def add_size(parser: argparse._ActionsContainer) -> None:
@@ -146,21 +95,3 @@ def size(text: str) -> Size:
     if not match:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size: write one such as 1200x800")
     return Size(int(match[1]), int(match[2]))
-
-
-def make_folder(name: str) -> Path:
-    folder = as_path(name)
-    if not is_remote(folder):
-        with explained(folder, "created"):
-            folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def write_drawn(drawn: Layout | str, output: str, *, size: Size | None) -> None:
-    """A picture in the form that the name says, or a page."""
-    if isinstance(drawn, str):
-        write_text(as_path(output), drawn)
-    else:
-        form = cast(Form, check_form(output))
-        write_bytes(as_path(output), rendered(drawn, form, size=size, say=say))
-    say(output)

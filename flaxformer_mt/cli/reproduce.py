@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flaxformer_mt.api import say
-from flaxformer_mt.cli import train
 from flaxformer_mt.cli.arguments import (
     Flag,
     flags,
@@ -15,18 +14,10 @@ from flaxformer_mt.cli.arguments import (
     positive_number,
     utf8_text,
 )
-from flaxformer_mt.cli.figures import make_folder
-from flaxformer_mt.cli.programs import keep_programs
-from flaxformer_mt.errors import STOPPED
-from flaxformer_mt.figures.canvas import require_matplotlib
-from flaxformer_mt.reproduction import report as page
 from flaxformer_mt.reproduction.experiment import Experiment, resolve
-from flaxformer_mt.reproduction.orderings import write_orderings
 from flaxformer_mt.reproduction.paper import TABLES, Row, RowError, rows_of
-from flaxformer_mt.reproduction.records import read_records
 from flaxformer_mt.reproduction.settings import RULE, TEXTS, Corpus, ReproductionSettings
-from flaxformer_mt.rundir.layout import RunDirectory, open_run
-from flaxformer_mt.rundir.paths import as_path, check_output, is_remote, write_text
+from flaxformer_mt.rundir.paths import as_path, is_remote
 
 _EPILOG = f"""Each row is prepared, trained, averaged where the paper averaged, and scored. Finished
 rows are skipped, stopped rows resume, and a failed row doesn't stop the others. --scale S means:
@@ -91,98 +82,21 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     options.results = Path(options.results or workdir / "results")
     options.report = Path(options.report or workdir / "reproduction.md")
     if options.what == "report":
-        return _report(options)
-    if options.what == "figures":
-        return _figures(workdir, options.run, dry_run=options.dry_run)
-    experiments, refused = _experiments(options)
+        from flaxformer_mt.cli.work.reproduction_report import write_report
+
+        return write_report(options)
+
+    experiments, refused = _experiments(options) if options.what in TABLES else ([], [])
     for line in refused:
         say(line)
+    from flaxformer_mt.cli.work import reproduce as work
+
+    if options.what == "figures":
+        return work.figures(workdir, options.run, dry_run=options.dry_run)
     if options.dry_run:
-        _list(experiments, options.results)
+        work.list_rows(experiments, options.results)
         return 1 if refused else 0
-    return _run(options, experiments) or (1 if refused else 0)
-
-
-def _list(experiments: Sequence[Experiment], results: Path) -> None:
-    """Prints all rows, and the hours that those still to do take here."""
-    from flaxformer_mt.reproduction.rate import measured_rate
-    from flaxformer_mt.reproduction.run_rows import first_left, listing
-    from flaxformer_mt.training.try_step import TrialError
-
-    rate = None
-    if left := first_left(experiments, results):
-        keep_programs()
-        try:
-            rate = measured_rate(left.config, left.row.name)
-        except TrialError as error:
-            say(f"{left.row.name}: its hours here can't be estimated: {error}")
-    print(listing(experiments, results, rate=rate))
-
-
-def _run(options: Namespace, experiments: Sequence[Experiment]) -> int:
-    from flaxformer_mt.cli.main import user_message  # which imports the commands
-    from flaxformer_mt.reproduction.run_rows import Ending, RowRunner
-
-    def trained(run: RunDirectory, changes: Sequence[str]) -> Ending:
-        endings: dict[int, Ending] = {0: "finished", STOPPED: "stopped"}
-        return endings[train.train_run(str(run), None, changes, options.command)]
-
-    rows = RowRunner(
-        workdir=Path(options.workdir),
-        results=options.results,
-        train=trained,
-        explain=lambda error: user_message(error, "reproduce"),
-        say=say,
-        command=options.command,
-    )
-    make_folder(str(options.results))
-    check_output(str(make_folder(str(options.report.parent)) / options.report.name))
-    keep_programs()
-
-    outcomes = rows.run(experiments)
-    of_table = [experiment for experiment in experiments if experiment.row.table == "table3"]
-    if of_table:
-        # They differ only in seeds, all of which are compared.
-        settings = of_table[0].settings
-        if write_orderings(settings, run_of=rows.run_of, results=options.results) is None:
-            say("nothing to compare: needs the base, a row with its seed, and a run of either")
-    _report(options)
-    for outcome in outcomes:
-        print(f"{outcome.experiment.name}: {outcome.kind} {outcome.message}".rstrip())
-    kinds = {outcome.kind for outcome in outcomes}
-    return STOPPED if "stopped" in kinds else int("failed" in kinds)
-
-
-def _report(options: Namespace) -> int:
-    text = page.report(read_records(options.results))
-    report = options.report
-    if not options.check:
-        make_folder(str(report.parent))
-        write_text(report, text)
-        say(f"{report}: written from {options.results}")
-    elif not report.exists() or report.read_text("utf-8") != text:
-        say(f"{report}: out of date with {options.results}: run `reproduce report`")
-        return 1
-    return 0
-
-
-def _figures(workdir: Path, run_dir: str | None, *, dry_run: bool) -> int:
-    from flaxformer_mt.reproduction.pictures import FIGURES, base_run, draw_formulas, draw_run
-
-    run = open_run(run_dir) if run_dir is not None else base_run(workdir)
-    if dry_run:
-        print("schedule, positions: the paper's formulas; no run needed")
-        for search, name in FIGURES.items():
-            print(f"{name}: {search}: {run or 'no run to draw it from: give --run DIR'}")
-        return 0
-    require_matplotlib()
-    folder = make_folder(str(workdir / "figures"))
-    draw_formulas(folder, say=say)
-    if run is None:
-        say(f"figures 3 to 5 not drawn: {workdir} has no base run: give one with --run DIR")
-        return 1
-    draw_run(folder, run, say=say)
-    return 0
+    return work.run(options, experiments) or (1 if refused else 0)
 
 
 def _check(options: Namespace, parser: ArgumentParser) -> None:

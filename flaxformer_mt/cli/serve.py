@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import argparse
 import functools
-import gc
 import importlib.util
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
-import flaxformer_mt as fm
-from flaxformer_mt.api import config_of, say
 from flaxformer_mt.cli.arguments import (
     DTYPE,
     SHORTLIST,
     WORKDIR,
     Flag,
     add_decoding,
-    as_asked,
     flags,
     integer,
     make_parser,
@@ -29,19 +23,11 @@ from flaxformer_mt.cli.arguments import (
     utf8_text,
 )
 from flaxformer_mt.cli.programs import keep_programs
-from flaxformer_mt.cli.runtime import RUNTIME, check_runtime, searched_as_asked
-from flaxformer_mt.config.languages import tag_of_each_pair
+from flaxformer_mt.cli.runtime import RUNTIME, check_runtime
 from flaxformer_mt.errors import UserError, install
 from flaxformer_mt.files.reading import read_text
-from flaxformer_mt.rundir.layout import RunDirectory, open_run
-from flaxformer_mt.rundir.paths import as_path
-from flaxformer_mt.serving.settings import (
-    Log,
-    ServedModel,
-    ServerSettings,
-    flags as limits,
-    read_keys,
-)
+from flaxformer_mt.rundir.layout import open_run
+from flaxformer_mt.serving.settings import Log, ServerSettings, flags as limits, read_keys
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
@@ -53,23 +39,9 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     open_run(options.workdir)  # says what is wrong before JAX is loaded
     check_runtime(options)
     keep_programs()
-    from flaxformer_mt.serving.server import TranslationServer, address, allow_files, bind
+    from flaxformer_mt.cli.work.serve import serve
 
-    # Before the model is loaded, so that errors show at once.
-    allow_files(settings.connections)
-    with bind(options.host, options.port) as listener:
-        translator, model = _loaded(options)
-        # All objects loaded so far stay, and needn't be searched for garbage.
-        gc.freeze()
-        server = TranslationServer(translator, model, settings, listener=listener, say=say)
-        say(f"{_offered(model)}, '{model.weights}': {address(listener)}")
-        server.run_until_stopped()
-    say("stopped")
-    if server.model_at_work:
-        # A normal exit would take the compiler from under that thread, which aborts.
-        sys.stderr.flush()
-        os._exit(0)
-    return 0
+    return serve(options, settings)
 
 
 def _settings(options: argparse.Namespace) -> ServerSettings:
@@ -90,39 +62,6 @@ def _settings(options: argparse.Namespace) -> ServerSettings:
         examples=tuple(filter(None, map(str.strip, examples.split("\n")))),
         log=options.log,
     )
-
-
-def _loaded(options: argparse.Namespace) -> tuple[fm.Translator, ServedModel]:
-    run = RunDirectory(as_path(options.workdir))
-    config = config_of(run)
-    translator = as_asked(
-        options, fm.Translator.load(run, which=options.weights, shortlist=options.shortlist)
-    )
-    translator = searched_as_asked(options, translator)
-    directions = tag_of_each_pair(translator.directions)
-    src_lang, tgt_lang = next(iter(directions))
-    translator = translator.in_languages(src_lang, tgt_lang)
-    model = ServedModel(
-        src_lang=src_lang,
-        tgt_lang=tgt_lang,
-        directions=directions,
-        name=config.name,
-        weights=translator.name,
-        beam_size=translator.config.beam_size,
-        encoder_layers=config.model.encoder_layers,
-        decoder_layers=config.model.decoder_layers,
-        diverse=translator.config.diverse_groups > 1,
-        codes=frozenset(translator.vocabularies.src.language_codes) | translator.tags,
-        together=translator.together,
-    )
-    return translator, model
-
-
-def _offered(model: ServedModel) -> str:
-    """What the model translates, in a few words."""
-    first = f"{model.src_lang} to {model.tgt_lang}"
-    count = len(model.directions)
-    return first if count == 1 else f"{first} (first of {count} directions)"
 
 
 _WHAT = {

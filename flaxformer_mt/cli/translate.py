@@ -31,7 +31,6 @@ from flaxformer_mt.rundir.layout import open_run
 if TYPE_CHECKING:
     from flaxformer_mt.bulk.job import FileReport
     from flaxformer_mt.bulk.translating import TranslationCounts
-    from flaxformer_mt.decoding.constraints.terminology import Terminology
     from flaxformer_mt.decoding.options import WantedOfAll
 
 DOCUMENTS = ("html", "xml", "markdown", "docx", "odt", "srt", "vtt")
@@ -229,11 +228,9 @@ def _wanted_of_all(options: Namespace, parser: ArgumentParser) -> WantedOfAll:
     }
 
 
-def _terminology(options: Namespace, parser: ArgumentParser) -> Terminology | None:
-    from flaxformer_mt.decoding.constraints.terminology import Terminology
-
+def _terminology(options: Namespace, parser: ArgumentParser) -> fm.Terminology | None:
     if options.terminology is not None:
-        return Terminology.read(options.terminology, mode=options.terminology_mode or "hard")
+        return fm.Terminology.read(options.terminology, mode=options.terminology_mode or "hard")
     if options.terminology_mode is not None:
         parser.error("--terminology-mode is for --terminology")
     return None

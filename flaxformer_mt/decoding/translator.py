@@ -64,9 +64,9 @@ from flaxformer_mt.parsing.linearization import escaped
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.cache import INDEX_FILES, local_copy
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, Which
-from flaxformer_mt.rundir.checkpoints import load_chosen
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from flaxformer_mt.rundir.paths import as_path, document, exists, explained, write_bytes
+from flaxformer_mt.rundir.weights import load_chosen
 from flaxformer_mt.wording import listed
 
 _LOGGER = logging.getLogger(__name__)

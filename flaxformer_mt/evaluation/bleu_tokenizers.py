@@ -11,11 +11,9 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.tokenizers import tokenizer_spm
 
 from flaxformer_mt.config.tokenizers import missing_extra
+from flaxformer_mt.evaluation import OF_PIECES, TOKENIZERS
 from flaxformer_mt.evaluation.references import ScoringError
 
-TOKENIZERS = tuple(BLEU.TOKENIZERS)  # "none" is for text that is tokenised
-# Those that cut text into the pieces of a SentencePiece model: BLEU of these is called spBLEU.
-OF_PIECES = tuple(tokenizer_spm.SPM_MODELS)
 STALL_SECONDS = 20.0  # without a byte, after which a download is given up
 
 

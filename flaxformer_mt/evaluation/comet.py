@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from flaxformer_mt.errors import FAILED
+from flaxformer_mt.evaluation import COMET_MODEL
 from flaxformer_mt.evaluation.metrics import Counts, Lines, Metric, ScoringError, Totals, Values
 from flaxformer_mt.evaluation.references import Given, References
 
-MODEL = "Unbabel/wmt22-comet-da"
 PROGRAM = "comet-score"
 _BATCH = 8
 
@@ -58,7 +58,7 @@ class Comet(Metric):
     path."""
 
     sources: Sequence[str] = dataclasses.field(repr=False)
-    model: str = MODEL
+    model: str = COMET_MODEL
     gpus: int = 0
     name: str = "comet"
 

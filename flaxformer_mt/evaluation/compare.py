@@ -9,16 +9,15 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
+from flaxformer_mt.evaluation import METHODS, TRIALS, Method, NBestChoice
 from flaxformer_mt.evaluation.evaluate import System, kept_names, read_kept, read_segments
 from flaxformer_mt.evaluation.metrics import ScoringError
-from flaxformer_mt.evaluation.n_best import Choice, lists_in, remarks
+from flaxformer_mt.evaluation.n_best import lists_in, remarks
 from flaxformer_mt.evaluation.references import Given, References
 from flaxformer_mt.evaluation.scoring import Assessment, Scoring, assess
 from flaxformer_mt.evaluation.significance import (
-    TRIALS,
-    Method,
     Outcome,
     approximate_randomization,
     paired_bootstrap,
@@ -29,7 +28,6 @@ from flaxformer_mt.rundir.paths import as_path, exists
 from flaxformer_mt.text_table import aligned
 from flaxformer_mt.wording import counted
 
-METHODS: tuple[Method, ...] = get_args(Method)
 SIGNIFICANT = 0.05
 _COLUMNS: dict[Method, list[str]] = {
     "bootstrap": ["its 95% interval", "better in", "p (bootstrap)"],
@@ -121,7 +119,7 @@ def compare(
     scoring: Scoring | None = None,
     methods: Collection[Method] = METHODS,
     trials: int = TRIALS,
-    from_n_best: Choice | None = None,
+    from_n_best: NBestChoice | None = None,
     note: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
 ) -> Comparison:
     """Scores every system and tests the others against the first, metric by metric.
@@ -228,7 +226,7 @@ def find_system(
     argument: str | os.PathLike[str],
     *,
     evaluation: str | None = None,
-    from_n_best: Choice | None = None,
+    from_n_best: NBestChoice | None = None,
     note: Callable[[str], None] = lambda _: None,
 ) -> System:
     """The system that `[NAME=]PATH` names; `note` is told about n-best lists. Raises ScoringError,
@@ -255,7 +253,7 @@ def find_system(
 
 
 def _system_of(
-    path: str, name: str, from_n_best: Choice | None, note: Callable[[str], None]
+    path: str, name: str, from_n_best: NBestChoice | None, note: Callable[[str], None]
 ) -> System:
     """A file's lines or, of n-best lists, those that are chosen (default: the first)."""
     lines = read_segments(path)

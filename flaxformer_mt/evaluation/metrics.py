@@ -20,6 +20,8 @@ from sacrebleu.metrics.ter import TER
 
 from flaxformer_mt.config.tokenizers import USUAL
 from flaxformer_mt.evaluation.bleu_tokenizers import sacrebleu_with
+from flaxformer_mt.evaluation.edit_rate import edits
+from flaxformer_mt.evaluation.ngrams import Units, all_ngrams, shared_ngrams
 from flaxformer_mt.evaluation.references import (
     VARIABLE,
     Given,
@@ -66,8 +68,15 @@ class Metric:
 
     def counts(self, hypotheses: Lines, references: Given) -> Counts:
         """The rows of a non-empty corpus."""
-        pairs = zip(hypotheses, References.of(references), strict=True)
+        texts = References.of(references)
+        if not texts.are_several:
+            return self.counts_of_pairs(hypotheses, [reference for (reference,) in texts])
+        pairs = zip(hypotheses, texts, strict=True)
         return np.array([self._row(*pair) for pair in pairs], np.float64)
+
+    def counts_of_pairs(self, hypotheses: Lines, references: Lines) -> Counts:
+        """The rows of sentences with one reference; a metric may compute them together."""
+        return np.array([*map(self.row, hypotheses, references)], np.float64)
 
     def _row(self, hypothesis: str, references: Lines) -> Sequence[float]:
         if len(references) == 1:
@@ -117,6 +126,16 @@ class Bleu(Metric):
         """N-grams match in any reference; the length is that of the closest, the shorter of two."""
         score = self._bleu.sentence_score(hypothesis, references)
         return [score.sys_len, score.ref_len, *score.counts, *score.totals]
+
+    def counts_of_pairs(self, hypotheses: Lines, references: Lines) -> Counts:
+        words, wanted = ([*map(self._words, texts)] for texts in (hypotheses, references))
+        lengths = [[*map(len, side)] for side in (words, wanted)]
+        ngrams = shared_ngrams(words, wanted, ORDER), all_ngrams(words, ORDER)
+        return np.column_stack([*lengths, *ngrams]).astype(np.float64)
+
+    def _words(self, text: str) -> list[str]:
+        words: str = self._bleu._preprocess_segment(text)
+        return words.split()
 
     def score(self, totals: Totals) -> Values:
         return bleu_scores(totals, smooth=True)
@@ -172,8 +191,7 @@ class Chrf(Metric):
         return CHRF(lowercase=self.lowercase, word_order=self.word_order)
 
     def row(self, hypothesis: str, reference: str) -> list[int]:
-        pair = (hypothesis, reference)
-        texts = (text.lower() for text in pair) if self.lowercase else pair
+        texts = map(self._cased, (hypothesis, reference))
         orders = zip(*map(self._ngrams, texts), strict=True)
         return [count for pair in orders for count in CHRF._get_match_statistics(*pair)]
 
@@ -182,6 +200,20 @@ class Chrf(Metric):
         rows = (self.row(hypothesis, reference) for reference in references)
         # By sacreBLEU's own sum, since another order of adding may decide between equals.
         return max(rows, key=self._chrf._compute_f_score)
+
+    def counts_of_pairs(self, hypotheses: Lines, references: Lines) -> Counts:
+        texts, wanted = ([*map(self._cased, side)] for side in (hypotheses, references))
+        counts = _ngram_counts(_characters(texts), _characters(wanted), _CHAR_ORDER)
+        if not self.word_order:
+            return counts
+        words, wanted_words = (
+            [self._chrf._remove_punctuation(text) for text in side] for side in (texts, wanted)
+        )
+        of_words = _ngram_counts(words, wanted_words, self.word_order)
+        return np.concatenate([counts, of_words], axis=1)
+
+    def _cased(self, text: str) -> str:
+        return text.lower() if self.lowercase else text
 
     def _ngrams(self, text: str) -> list[Counter[str]]:
         """Of each order, of characters and then of words, punctuation marks apart."""
@@ -202,6 +234,21 @@ class Chrf(Metric):
             recall = np.where(both, matches / reference, 0.0).sum(axis=-1) / orders
             scores = (1 + _BETA**2) * precision * recall / (_BETA**2 * precision + recall)
         return np.where(precision + recall > 0, 100 * scores, 0.0)
+
+
+def _characters(texts: Sequence[str]) -> list[str]:
+    """The texts without white space."""
+    return ["".join(text.split()) for text in texts]
+
+
+def _ngram_counts(hypotheses: Sequence[Units], references: Sequence[Units], most: int) -> Counts:
+    """chrF's counts of each order: those of the hypothesis, if its reference has any, those of the
+    reference, and common ones."""
+    of_references = all_ngrams(references, most)
+    of_hypotheses = np.where(of_references, all_ngrams(hypotheses, most), 0)
+    shared = shared_ngrams(hypotheses, references, most)
+    by_order = np.stack([of_hypotheses, of_references, shared], axis=-1)
+    return by_order.reshape(len(by_order), -1).astype(np.float64)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -240,8 +287,13 @@ class Ter(Metric):
         return self.row_of_several(hypothesis, [reference])
 
     def row_of_several(self, hypothesis: str, references: Lines) -> Sequence[float]:
-        score = self._ter.sentence_score(hypothesis, references)
-        return [score.num_edits, score.ref_length]
+        words, *others = map(self._words, (hypothesis, *references))
+        fewest = min(edits(words, reference) for reference in others)
+        return [fewest, sum(map(len, others)) / len(others)]
+
+    def _words(self, text: str) -> list[str]:
+        words: str = self._ter._preprocess_segment(text)
+        return words.split()
 
     def score(self, totals: Totals) -> Values:
         """Per cent, without an upper bound."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Literal, get_args
+from typing import Literal
 
+from flaxformer_mt.evaluation import NBestChoice
 from flaxformer_mt.evaluation.metrics import Chrf, ScoringError
 from flaxformer_mt.evaluation.references import References
 from flaxformer_mt.n_best_lists import Candidate, NotACandidate, begins_list, candidate_of
 from flaxformer_mt.wording import about_lines, counted
 
-Choice = Literal["first", "score"]
-CHOICES: tuple[Choice, ...] = get_args(Choice)
 _SHOWN = 20  # line numbers in a remark
 
 
@@ -52,7 +51,7 @@ class NBestLists:
             by_sentence[sentence].append(candidate)
         return cls(path, tuple(map(tuple, by_sentence)))
 
-    def chosen(self, choice: Choice) -> list[str]:
+    def chosen(self, choice: NBestChoice) -> list[str]:
         """Each sentence's first candidate, or the first of those with the highest score; "" where
         there is none. Raises ScoringError for a candidate without a score."""
         if choice == "first":
@@ -105,7 +104,7 @@ def lists_in(path: str, lines: Sequence[str]) -> NBestLists | None:
     return NBestLists.of(path, lines) if lines and begins_list(lines[0]) else None
 
 
-def remarks(lists: NBestLists, choice: Choice | Literal["oracle"] | None) -> Iterator[str]:
+def remarks(lists: NBestLists, choice: NBestChoice | Literal["oracle"] | None) -> Iterator[str]:
     """What a reader of scores should know about n-best lists and the choice from them."""
     chosen = {
         "first": "the first translation of each",

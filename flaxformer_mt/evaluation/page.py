@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from flaxformer_mt.evaluation import SHOWN
 from flaxformer_mt.evaluation.metrics import Bleu, Chrf, Measured
 from flaxformer_mt.evaluation.scoring import Assessment
 from flaxformer_mt.pages import asset, standalone, table, text
 
-SHOWN = 50  # of the worst, and of the best
 _COMPARABLE = 4_000_000  # pairs of words beyond which a difference is not looked for
 _ORDERS = {
     "chrf-ascending": "chrF, worst first",

@@ -20,7 +20,9 @@ from collections.abc import Sequence
 
 import regex
 
+from flaxformer_mt.abbreviations import moses_lists
 from flaxformer_mt.config.languages import base_language
+from flaxformer_mt.evaluation import PAPER_LANGUAGES
 from flaxformer_mt.evaluation.metrics import (
     Bleu,
     Lines,
@@ -73,7 +75,6 @@ _APOSTROPHES = {
     ),
     "de": ((regex.compile(r"'"), " ' "),),
 }
-LANGUAGES = tuple(sorted(_APOSTROPHES))
 _LETTER = regex.compile(r"\p{Alpha}")
 _LOWER = regex.compile(r"\p{Lower}")
 _DIGIT = regex.compile(r"[0-9]")
@@ -102,8 +103,9 @@ def tokenize(text: str, language: str) -> str:
     Raises ScoringError for a language without rules.
     """
     base = base_language(language)
-    if base not in LANGUAGES:
-        raise ScoringError(f"no tokenisation rules for {language!r}: {', '.join(LANGUAGES)}")
+    if base not in PAPER_LANGUAGES:
+        rules = ", ".join(PAPER_LANGUAGES)
+        raise ScoringError(f"no tokenisation rules for {language!r}: {rules}")
     language = base
     text = _CONTROL.sub("", _BLANKS.sub(" ", f" {text} ")).strip(" ")
     text = _SYMBOL.sub(r" \1 ", text)
@@ -136,10 +138,7 @@ def _without_period(word: str, after: str | None, language: str) -> str:
 @functools.cache
 def _abbreviations(language: str) -> dict[str, bool]:
     """Moses's list, and whether each has its period only before a number."""
-    # Importing it takes 0.3 s, and most commands tokenise nothing.
-    from sacremoses.corpus import NonbreakingPrefixes
-
-    lines = (line.split() for line in NonbreakingPrefixes().words(language))
+    lines = (line.split() for line in moses_lists().words(language))
     return {stem: mark == ["#NUMERIC_ONLY#"] for stem, *mark in lines}
 
 
@@ -151,7 +150,7 @@ def protocol_note(signature: str) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PaperBleu(Bleu):
-    """The paper's BLEU for a target language with rules (`LANGUAGES`), on raw text."""
+    """The paper's BLEU for a target language with rules (`PAPER_LANGUAGES`), on raw text."""
 
     language: str
     name: str = "bleu_paper"
@@ -178,6 +177,9 @@ class PaperBleu(Bleu):
             raise ScoringError("the paper's BLEU takes one reference per sentence")
         texts = [prepare(reference, self.language) for reference in references]
         return super().row_of_several(prepare(hypothesis, self.language), texts)
+
+    def _words(self, text: str) -> list[str]:
+        return super()._words(prepare(text, self.language))
 
     def score(self, totals: Totals) -> Values:
         return bleu_scores(totals, smooth=False)

@@ -10,6 +10,7 @@ from sacrebleu.metrics.bleu import BLEU
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.config.languages import base_language, is_written_without_blanks
 from flaxformer_mt.config.tokenizers import USUAL, recorded_tokenizer, tokenizer_for
+from flaxformer_mt.evaluation import PAPER_LANGUAGES, RESAMPLES, SEED
 from flaxformer_mt.evaluation.comet import Comet, check_single
 from flaxformer_mt.evaluation.metrics import (
     ORDER,
@@ -21,19 +22,11 @@ from flaxformer_mt.evaluation.metrics import (
     Ter,
     measure,
 )
-from flaxformer_mt.evaluation.paper_protocol import LANGUAGES, PaperBleu
+from flaxformer_mt.evaluation.paper_protocol import PaperBleu
 from flaxformer_mt.evaluation.references import Given, References
-from flaxformer_mt.evaluation.significance import (
-    RESAMPLES,
-    SEED,
-    Interval,
-    bootstrap_scores,
-    interval,
-)
+from flaxformer_mt.evaluation.significance import Interval, bootstrap_scores, interval
 from flaxformer_mt.text_table import aligned
 
-TER_OPTIONS = ("case_sensitive", "normalized", "no_punct", "asian_support")
-CHRF_WORD_ORDERS = (0, 1, 2)
 BOUNDS = (10, 20, 30, 40, 50, 60)  # words of the source
 _SUSPICIOUS_PERIODS = 100  # sacreBLEU's own threshold for asking whether text is detokenised
 
@@ -225,7 +218,7 @@ class Scoring:
 
     @property
     def has_paper_bleu(self) -> bool:
-        has_rules = base_language(self.language) in LANGUAGES
+        has_rules = base_language(self.language) in PAPER_LANGUAGES
         return self.tokenizer != "none" and not self.lowercase and has_rules
 
     def notes(self, references: Given) -> tuple[str, ...]:
@@ -240,7 +233,7 @@ class Scoring:
             language = f"'{self.language}'" if self.language else "an unknown target language"
             notes.append(
                 f"the paper's BLEU is skipped: it has tokenisation rules for "
-                f"{', '.join(LANGUAGES)}, not for {language}"
+                f"{', '.join(PAPER_LANGUAGES)}, not for {language}"
             )
         return tuple(notes)
 

@@ -14,18 +14,15 @@ matters only for ties: two equal systems have a p of 1.
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from flaxformer_mt.evaluation import RESAMPLES, SEED, TRIALS
 from flaxformer_mt.evaluation.metrics import Measured
 
-Method = Literal["bootstrap", "randomization"]
-TRIALS = 10_000  # of approximate randomisation, as in sacreBLEU
 Samples = Float[np.ndarray, " samples"]
-SEED = 12345  # sacreBLEU's
-RESAMPLES = 1000
 _CHUNK = 1 << 22  # draws held at a time, some 128 MB with all that is computed from them
 _TIE = 1e-9  # differences of scores that are rounding
 

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from flaxformer_mt.colours import head_colours
-from flaxformer_mt.figures import FigureError, canvas
+from flaxformer_mt.figures import Axis, FigureError, canvas
 from flaxformer_mt.figures.canvas import Layout, Size
 from flaxformer_mt.pages import figure_style, standalone, table, text
 from flaxformer_mt.rundir.layout import Status, open_run, read_record, read_status
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Axis = Literal["steps", "tokens", "hours"]
-AXES: dict[Axis, str] = {
+_AXIS_LABELS: dict[Axis, str] = {
     "steps": "steps",
     "tokens": "target tokens",
     "hours": "hours of training steps",
@@ -42,7 +41,7 @@ Kind = Literal["train", "valid"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
-# Reports of one kind in order of steps: their places on each of AXES, and their values by name; NaN
+# Reports of one kind in order of steps: their places on each axis, and their values by name; NaN
 # where one is unknown, missing or not a number.
 Series = Mapping[str, Float64[np.ndarray, " reports"]]
 
@@ -141,7 +140,7 @@ def _reported(runs: Sequence[RunLog]) -> dict[str, list[Kind]]:
     reported: dict[str, list[Kind]] = {}
     for kind, run in itertools.product(KINDS, runs):
         for name in run.series[kind]:
-            if name in AXES or not run.has(kind, name):
+            if name in _AXIS_LABELS or not run.has(kind, name):
                 continue
             kinds = reported.setdefault(name, [])
             if kind not in kinds:
@@ -217,7 +216,7 @@ def _gaps(drawable: Series, kind: Kind, reports: int) -> Iterator[str]:
 def _places(
     reports: Sequence[Report], totals: LoggedProgress
 ) -> dict[str, Float64[np.ndarray, " reports"]]:
-    """Where reports are on each of AXES: between two totals in proportion, after the last one
+    """Where reports are on each axis: between two totals in proportion, after the last one
     unknown."""
     steps = np.array([report["step"] for report in reports], np.float64)
     return {
@@ -318,7 +317,7 @@ def _draw_panel(axes: Axes, pixel: float, runs: Sequence[RunLog], panel: Panel, 
     canvas.plain_numbers(axes)
     axes.set_title(panel.title)
     axes.set_xlim(left=0)
-    axes.set_xlabel(AXES[axis])
+    axes.set_xlabel(_AXIS_LABELS[axis])
 
 
 def _last_and_best(run: RunLog, panel: Panel, kind: Kind) -> str:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from flaxformer_mt.attention.weights import KINDS, Kind, punctuation, shown, sides, weights_of
+from flaxformer_mt.attention import KINDS, Kind
+from flaxformer_mt.attention.weights import punctuation, shown, sides, weights_of
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.decoding.text.segments import fits
-from flaxformer_mt.figures import FigureError
+from flaxformer_mt.figures import FAR, FigureError
 from flaxformer_mt.figures.statistics import (
     DEFINITIONS,
-    FAR,
     HeadSums,
     inner,
     measure,

@@ -18,10 +18,11 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int
 
-from flaxformer_mt.attention.weights import Kind, core, words
+from flaxformer_mt.attention import Kind
+from flaxformer_mt.attention.weights import core, words
+from flaxformer_mt.figures import FAR
 
 REACH = 32  # offsets beyond count as this one, where their variety is measured
-FAR = 5  # pieces
 _PLACES = (("previous", -1), ("diagonal", 0), ("next", 1))
 
 # Pronouns that refer to something earlier, by language. Lists of words and no grammar: some

@@ -5,6 +5,8 @@ stumbles over. So entries are written aside and renamed here, unreadable ones ar
 least recently used removed. Needed until JAX 0.12 is the oldest version that we support.
 """
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import functools
@@ -26,6 +28,7 @@ from flaxformer_mt.files.atomic import write_whole
 from flaxformer_mt.parallel.chips import cpu_features
 
 LIMIT = 8 << 30  # bytes
+_THREAD = threading.local()  # `is_blind`, if it is in `compiled_afresh`
 
 
 def keep_compiled(folder: Path, *, limit: int = LIMIT) -> Path | None:
@@ -92,6 +95,27 @@ def folder_in_use() -> Path | None:
     settings: Any = jax.config
     chosen = settings.jax_compilation_cache_dir
     return Path(chosen) if chosen and settings.jax_enable_compilation_cache else None
+
+
+def kept_entries() -> Entries | None:
+    """A store of whole programs beside JAX's entries, which `keep_compiled` trims with them."""
+    place = folder_in_use()
+    if place is None or "://" in str(place):
+        return None
+    return Entries(place, ending="program")
+
+
+@contextlib.contextmanager
+def compiled_afresh() -> Iterator[bool]:
+    """Inside, JAX's cache is empty for this thread, and stays so: XLA can't write a program that
+    came from there, which lacks the functions. False where the cache isn't our store."""
+    from jax._src import compilation_cache
+
+    _THREAD.is_blind = True
+    try:
+        yield isinstance(getattr(compilation_cache, "_cache", None), Entries)
+    finally:
+        _THREAD.is_blind = False
 
 
 @dataclasses.dataclass
@@ -161,12 +185,15 @@ def _take_the_place_of_jax_cache(place: Path, shared: Path | None = None) -> Non
 class Entries:
     """A cache as JAX uses it, for any number of processes; `shared` is a bucket's copy."""
 
-    def __init__(self, folder: Path, shared: Path | None = None) -> None:
+    def __init__(self, folder: Path, shared: Path | None = None, *, ending: str = "cache") -> None:
         self._path = self.path = folder
         self._shared = shared
+        self._ending = ending
 
     def get(self, key: str) -> bytes | None:
-        path = self._file(key)
+        if _is_blind():
+            return None
+        path = self.file(key)
         try:
             program = path.read_bytes()
         except OSError:
@@ -176,19 +203,27 @@ class Entries:
         return program
 
     def put(self, key: str, value: bytes) -> None:
+        if _is_blind():
+            return
         with contextlib.suppress(OSError):  # such as a full disk
             self.path.mkdir(parents=True, exist_ok=True)
-            write_whole(self._file(key), value)
+            write_whole(self.file(key), value)
         if self._shared is not None:
             with _slower_without(self._shared):
                 self._shared.mkdir(parents=True, exist_ok=True)
-                (self._shared / self._file(key).name).write_bytes(value)
+                (self._shared / self.file(key).name).write_bytes(value)
 
     def clear(self) -> None:
         """For JAX's reset; the entries stay."""
 
-    def _file(self, key: str) -> Path:
-        return self.path / f"{key}-cache"
+    def file(self, key: str) -> Path:
+        """Where an entry is, if it is there."""
+        return self.path / f"{key}-{self._ending}"
+
+
+def _is_blind() -> bool:
+    """Whether this thread sees no entries."""
+    return bool(getattr(_THREAD, "is_blind", False))
 
 
 def _trim(folder: Path, limit: int) -> None:

@@ -19,7 +19,6 @@ from flaxformer_mt.config import (
 )
 from flaxformer_mt.config.digest_keys import decides, deciding
 from flaxformer_mt.config.schema import WEIGHT_FIELDS, Decides
-from flaxformer_mt.evaluation.scoring import Scoring, scoring_of
 from flaxformer_mt.reproduction import settings as options
 from flaxformer_mt.reproduction.paper import Row, RowError, row_of
 from flaxformer_mt.reproduction.settings import Corpus, ReproductionSettings
@@ -69,11 +68,6 @@ class Experiment:
     @property
     def seed(self) -> int:
         return self.settings.seed
-
-    @property
-    def scoring(self) -> Scoring:
-        """How its translations are scored."""
-        return scoring_of(self.config.data, ter=False)
 
     @property
     def is_the_paper_s(self) -> bool:

@@ -29,6 +29,7 @@ from flaxformer_mt.reproduction.result_file import (
     short,
     write_result,
 )
+from flaxformer_mt.reproduction.scoring import row_scoring
 from flaxformer_mt.reproduction.settings import ReproductionSettings
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.text_table import markdown
@@ -70,7 +71,7 @@ class _References:
         experiment, result = run
         outputs = read_hypotheses(result, experiment.test, results)
 
-        metrics = experiment.scoring.metrics(self.segments)
+        metrics = row_scoring(experiment).metrics(self.segments)
         metric = next((metric for metric in metrics if isinstance(metric, PaperBleu)), metrics[0])
         (measured,) = measure([metric], outputs, self.segments)
 

@@ -41,6 +41,7 @@ from flaxformer_mt.reproduction.records import (
     write_failure,
 )
 from flaxformer_mt.reproduction.result_file import Result, trained_by
+from flaxformer_mt.reproduction.scoring import row_scoring
 from flaxformer_mt.rundir.checkpoint_choice import average_checkpoints, write_average
 from flaxformer_mt.rundir.layout import RunDirectory, create, has_record, read_record
 from flaxformer_mt.rundir.metrics_log import progress
@@ -304,7 +305,7 @@ def measure_row(
         [pair.tgt for pair in test.pairs],
         name=experiment.kept_as,
         directory=run.evaluation,
-        scoring=experiment.scoring,
+        scoring=row_scoring(experiment),
     )
     outputs = [translation.text for translation in evaluation.translations]
 

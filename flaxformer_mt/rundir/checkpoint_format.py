@@ -7,6 +7,8 @@ Adapters belong to the weights in the folder `base` beside it, whose digest and 
 `meta`, too.
 """
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import functools
@@ -20,19 +22,20 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
-from etils import epath
-from flax.traverse_util import unflatten_dict
+import tensorstore
 from jax.experimental import multihost_utils
 
 from flaxformer_mt.files.reading import read_file
 from flaxformer_mt.rundir import CheckpointError, DamagedError, UnreadError
 from flaxformer_mt.rundir.digests import flatten_paths, tree_digest
 from flaxformer_mt.rundir.paths import COMMITTED, check_readable, is_remote
+
+if TYPE_CHECKING:
+    import orbax.checkpoint as ocp
 
 T = TypeVar("T")
 
@@ -50,6 +53,8 @@ def composite(trees: Mapping[str, Any], documents: Mapping[str, Any]) -> ocp.arg
 
     Digests are taken here, before the caller can donate the arrays.
     """
+    import orbax.checkpoint as ocp  # which takes longer to load than weights to read
+
     # A copy: a thread saves it while the caller may change the content.
     copied: dict[str, Any] = json.loads(json.dumps(documents))
     meta = copied.pop("meta") | {
@@ -221,7 +226,14 @@ def _describe(tree: Any) -> dict[str, Any]:
 
 
 def _nested(tree: Any) -> dict[str, Any]:
-    return unflatten_dict(flatten_paths(tree), sep="/")
+    nested: dict[str, Any] = {}
+    for path, leaf in flatten_paths(tree).items():
+        *branches, name = path.split("/")
+        branch = nested
+        for key in branches:
+            branch = branch.setdefault(key, {})
+        branch[name] = leaf
+    return nested
 
 
 def _target(leaf: Any) -> jax.ShapeDtypeStruct:
@@ -233,6 +245,44 @@ def _target(leaf: Any) -> jax.ShapeDtypeStruct:
 
 
 def _read_arrays(place: Path, targets: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, Any]:
+    """The arrays at their paths: by TensorStore, which Orbax reads with, where that is all that it
+    takes; by Orbax if they are for several devices or in a bucket, or if TensorStore fails, since
+    Orbax knows its other formats and says what is wrong."""
+    if not is_remote(place) and all(
+        len(leaf.sharding.device_set) == 1 for leaf in targets.values()
+    ):
+        with contextlib.suppress(Exception):  # TensorStore raises anything
+            return _read_by_tensorstore(place, targets)
+    return _read_by_orbax(place, targets)
+
+
+def _read_by_tensorstore(
+    place: Path, targets: Mapping[str, jax.ShapeDtypeStruct]
+) -> dict[str, jax.Array]:
+    base = f"file://{place.absolute()}/"
+    opening = {
+        path: tensorstore.open(
+            {
+                "driver": "zarr",
+                "kvstore": {"driver": "ocdbt", "base": base},
+                "path": path.replace("/", "."),
+                "dtype": str(leaf.dtype),
+                "schema": {"domain": {"shape": list(leaf.shape)}},
+            }
+        )
+        for path, leaf in targets.items()
+    }
+    reading = {path: store.result().read() for path, store in opening.items()}
+    return {
+        path: jax.device_put(reading[path].result(), leaf.sharding)
+        for path, leaf in targets.items()
+    }
+
+
+def _read_by_orbax(place: Path, targets: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, Any]:
+    import orbax.checkpoint as ocp
+    from etils import epath
+
     # Without a Checkpointer, at whose end all processes would wait for one that couldn't read.
     with contextlib.closing(ocp.StandardCheckpointHandler()) as reader:
         if not epath.Path(place).exists():

@@ -29,7 +29,7 @@ from flaxformer_mt.serving.requests import (
     TranslateRequest,
     TranslateTask,
 )
-from flaxformer_mt.serving.settings import ServedModel, confidence, language_name
+from flaxformer_mt.serving.served_model import ServedModel, confidence, language_name
 
 _DECIMALS = 4  # of attention weights, as many as a picture can show
 State = Literal["warming", "ok", "failing", "stopping"]

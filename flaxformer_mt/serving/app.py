@@ -23,8 +23,8 @@ from flaxformer_mt.serving.access import Origins, Refusal, admit, key_in_headers
 from flaxformer_mt.serving.answers import json_response, openapi
 from flaxformer_mt.serving.requests import read_payload, read_upload
 from flaxformer_mt.serving.results import SECONDS
+from flaxformer_mt.serving.served_model import page_settings
 from flaxformer_mt.serving.service import Service
-from flaxformer_mt.serving.settings import page_settings
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 Answer = Callable[[Request, Mapping[str, Any], str], Awaitable[Any]]

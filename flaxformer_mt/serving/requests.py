@@ -34,7 +34,8 @@ from flaxformer_mt.markup.html import read_html_or_text
 from flaxformer_mt.markup.opening import ENDINGS, OpenedFile, endings, open_file
 from flaxformer_mt.serving.access import Refusal, bad_request, shown, too_large
 from flaxformer_mt.serving.language_codes import known_code
-from flaxformer_mt.serving.settings import ServedModel, ServerSettings
+from flaxformer_mt.serving.served_model import ServedModel
+from flaxformer_mt.serving.settings import ServerSettings
 
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"

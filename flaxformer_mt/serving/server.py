@@ -19,8 +19,9 @@ from flaxformer_mt.errors import FlaxformerError
 from flaxformer_mt.serving.access import is_local
 from flaxformer_mt.serving.app import App
 from flaxformer_mt.serving.lingering import LingeringTransport
+from flaxformer_mt.serving.served_model import ServedModel
 from flaxformer_mt.serving.service import Service
-from flaxformer_mt.serving.settings import ServedModel, ServerSettings, SettingsError
+from flaxformer_mt.serving.settings import ServerSettings, SettingsError
 
 _HEAD_BYTES = 64 * 1024  # of a request besides its body: head and chunk marks
 _HEADERS = 100

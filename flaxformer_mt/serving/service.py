@@ -28,7 +28,8 @@ from flaxformer_mt.serving.engine import (
 )
 from flaxformer_mt.serving.requests import AttentionRequest, Reader, TranslateTask
 from flaxformer_mt.serving.results import FileResults
-from flaxformer_mt.serving.settings import ServedModel, ServerSettings
+from flaxformer_mt.serving.served_model import ServedModel
+from flaxformer_mt.serving.settings import ServerSettings
 
 _FAILING_AFTER = 3  # batches in a row
 # Seconds after the last of them: without requests a server wouldn't learn that it has recovered.

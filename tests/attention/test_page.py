@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from flaxformer_mt.attention import KINDS
 from flaxformer_mt.attention.page import UNITS, attention_page
-from flaxformer_mt.attention.weights import KINDS, pick, shown, weights_of
+from flaxformer_mt.attention.weights import pick, shown, weights_of
 from tests.figures.examples import SOURCE, TARGET, Reader, data_of, made_up
 
 HOSTILE = "</script><script>document.title='owned'</script> <!-- & \u2028 \u0000"

@@ -28,8 +28,9 @@ from flaxformer_mt.data.vocabulary import train_pair
 from flaxformer_mt.grammar.text import pairs
 from flaxformer_mt.parallel.processes import Processes
 from flaxformer_mt.rundir import RunDirectoryError, layout
-from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot, load_params
+from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.lock import locked
+from flaxformer_mt.rundir.weights import load_params
 from tests.cli.conftest import settings
 
 

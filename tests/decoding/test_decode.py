@@ -21,6 +21,7 @@ from flaxformer_mt.decoding.errors import DecodingError
 from flaxformer_mt.decoding.penalties import length_penalty
 from flaxformer_mt.decoding.run import (
     background,
+    kept_programs,
     output_reader,
     programs,
     schedules,
@@ -29,6 +30,7 @@ from flaxformer_mt.decoding.run import (
 )
 from flaxformer_mt.decoding.run.arrays import ConstraintSizes
 from flaxformer_mt.decoding.run.decoder import BatchDecoder
+from flaxformer_mt.decoding.run.kept_programs import KeptPrograms
 from flaxformer_mt.decoding.run.sizes import (
     even_shapes,
     plan_batches,
@@ -40,6 +42,7 @@ from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.text.decoded import Decoded
 from flaxformer_mt.model.embedding import CHUNK
 from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.parallel.compile_cache import watch_compilations
 from tests.decoding.examples import CONFIG, VOCAB, decoded, decoder, sentences, tiny, translate_ids
 from tests.decoding.runs import parameters
 from tests.model.examples import Rows, apply
@@ -170,18 +173,25 @@ def test_neighbours_and_batch_size_change_nothing(beam, monkeypatch):
     assert_same(decode(sources), together)
 
 
-def test_compiles_once_a_shape_whatever_the_parameters():
+@pytest.fixture
+def nothing_kept(monkeypatch):
+    """As in a process that has compiled no search, where no files are."""
+    monkeypatch.setattr(kept_programs, "kept_entries", lambda: None)
+    monkeypatch.setattr(programs, "_KEPT", KeptPrograms())
+
+
+def test_compiles_once_a_shape_whatever_the_parameters(nothing_kept):
     model, params = tiny()
     sources = sentences(16, seed=3, longest=12)
     config = dataclasses.replace(CONFIG, beam_size=2)
     first = translate_ids(params, model, sources, config)
-    before = programs.advance_search._cache_size()
+    before = watch_compilations().programs
     assert translate_ids(params, model, sources, config) == first
     _, other_params = tiny(seed=1)
     again = Transformer(model.config, VOCAB, VOCAB)
     assert translate_ids(other_params, again, sources, config) != first
     translate_ids(params, model, sources, dataclasses.replace(config, length_penalty=1.0))
-    assert programs.advance_search._cache_size() == before
+    assert watch_compilations().programs == before
 
 
 def test_plan_covers_every_source_once_in_few_shapes():
@@ -274,13 +284,13 @@ def test_finished_sentences_leave_and_the_cache_grows(monkeypatch, large):
     monkeypatch.setattr(sizes, "SHRINKS", 32)
     decode = functools.partial(decoded, n_best=3, seed=1, max_extra_tokens=2, batch_tokens=2048)
     shapes = []
-    reshaped = programs.reshaped
+    reshape = programs.SearchPrograms.reshape
 
-    def watched(state, rows, *, shards, room):
+    def watched(self, state, rows, room):
         shapes.append((rows.size, room))
-        return reshaped(state, rows, shards=shards, room=room)
+        return reshape(self, state, rows, room)
 
-    monkeypatch.setattr(programs, "reshaped", watched)
+    monkeypatch.setattr(programs.SearchPrograms, "reshape", watched)
     undisturbed = decode(sources)
     assert not shapes
     finished = []
@@ -317,7 +327,7 @@ def for_tpu(*arguments: Any, default: Any, tpu: Any = None, **_: Any) -> Any:
     return (tpu or default)(*arguments)
 
 
-def test_a_tpu_searches_with_tables_of_whole_chunks_and_finds_the_same(monkeypatch):
+def test_a_tpu_searches_with_tables_of_whole_chunks_and_finds_the_same(monkeypatch, nothing_kept):
     sizes: dict[str, Any] = {"positions": "learned", "tie": "none", "logits_bias": True}
     model, _ = tiny()
     model = model.clone(config=dataclasses.replace(model.config, **sizes))
@@ -330,11 +340,12 @@ def test_a_tpu_searches_with_tables_of_whole_chunks_and_finds_the_same(monkeypat
         expected = decoded(sources, members=((params,), (model,)), n_best=2, **settings)
         with monkeypatch.context() as patch:
             patch.setattr(jax.lax, "platform_dependent", for_tpu)
+            patch.setattr(programs, "_KEPT", KeptPrograms())
             on_tpu = decoded(sources, members=(padded, models), n_best=2, **settings)
         assert_same(on_tpu, expected)
 
 
-def test_a_gpu_sums_exponents_by_the_maxima_of_chunks_and_finds_the_same(monkeypatch):
+def test_a_gpu_sums_exponents_by_the_maxima_of_chunks_and_finds_the_same(monkeypatch, nothing_kept):
     sources = sentences(6, seed=9)
 
     def on_gpu(*arguments: Any, default: Any, cuda: Any = None, **_: Any) -> Any:
@@ -345,6 +356,7 @@ def test_a_gpu_sums_exponents_by_the_maxima_of_chunks_and_finds_the_same(monkeyp
         expected = decoded(sources, n_best=2, **settings)
         with monkeypatch.context() as patch:
             patch.setattr(jax.lax, "platform_dependent", on_gpu)
+            patch.setattr(programs, "_KEPT", KeptPrograms())
             jax.clear_caches()  # or it would be the program of before
             outputs = decoded(sources, n_best=2, **settings)
         jax.clear_caches()
@@ -562,6 +574,14 @@ def test_an_error_leaves_out_what_was_to_be_compiled(monkeypatch, accelerator):
     assert 1 <= len(calls) <= 2
 
 
+def threads_that_stay() -> int:
+    """How many threads there are once those have ended that nobody waits for: they compile."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join(60)
+    return threading.active_count()
+
+
 def test_a_small_model_needs_few_programs_whatever_the_lengths(monkeypatch):
     model, params = tiny()
     longer = Transformer(dataclasses.replace(model.config, max_length=300), VOCAB, VOCAB)
@@ -579,11 +599,11 @@ def test_a_small_model_needs_few_programs_whatever_the_lengths(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(sizes, "SMALL", 0)
         assert_same(decoded(sources, **settings), outputs)
-    threads = threading.active_count()
+    threads = threads_that_stay()
     monkeypatch.setattr(output_reader, "decoded_of", mock.Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt) as raised:  # with its frames, and what they hold
         decoded(sources, **settings)
-    assert threading.active_count() == threads and raised
+    assert threads_that_stay() == threads and raised
 
 
 def test_groups_give_different_outputs_each_once_and_best_first():

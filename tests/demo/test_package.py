@@ -12,9 +12,10 @@ from flaxformer_mt.config import read_config, to_dict
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.demo import package
 from flaxformer_mt.rundir import WorkdirError
-from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
+from flaxformer_mt.rundir.checkpoints import Checkpoints
 from flaxformer_mt.rundir.digests import flatten_paths
 from flaxformer_mt.rundir.layout import RunDirectory, Status, create, write_status
+from flaxformer_mt.rundir.weights import load_params
 
 FOLDER = Path(package.__file__).parent
 ROOT = FOLDER.parent.parent

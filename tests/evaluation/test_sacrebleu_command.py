@@ -19,8 +19,8 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.tokenizers import tokenizer_spm
 
-from flaxformer_mt.evaluation import bleu_tokenizers, significance
-from flaxformer_mt.evaluation.bleu_tokenizers import OF_PIECES, model_file, sacrebleu_with
+from flaxformer_mt.evaluation import OF_PIECES, bleu_tokenizers, significance
+from flaxformer_mt.evaluation.bleu_tokenizers import model_file, sacrebleu_with
 from flaxformer_mt.evaluation.metrics import Bleu, Chrf, Metric, ScoringError, Ter, measure
 from flaxformer_mt.evaluation.paper_protocol import PaperBleu
 from flaxformer_mt.evaluation.references import References

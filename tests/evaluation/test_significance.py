@@ -7,10 +7,9 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
-from flaxformer_mt.evaluation import significance
+from flaxformer_mt.evaluation import SEED, significance
 from flaxformer_mt.evaluation.metrics import Bleu, Chrf, Measured, Ter, measure
 from flaxformer_mt.evaluation.significance import (
-    SEED,
     approximate_randomization,
     bootstrap_scores,
     chunks,

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from flaxformer_mt.attention.weights import Kind
+from flaxformer_mt.attention import Kind
 from flaxformer_mt.figures.statistics import measure, offsets, pronoun_places, pronouns_of
 
 

@@ -14,6 +14,7 @@ from flaxformer_mt.evaluation.significance import approximate_randomization
 from flaxformer_mt.reproduction.experiment import Experiment
 from flaxformer_mt.reproduction.orderings import write_orderings
 from flaxformer_mt.reproduction.result_file import Result, ResultError, write_result
+from flaxformer_mt.reproduction.scoring import row_scoring
 from flaxformer_mt.rundir.layout import RunDirectory
 from tests.reproduction.made_up import TOY, experiment, result
 
@@ -52,7 +53,7 @@ class Folder:
         measured = []
         for of in (experiment(label, seed=seed) for seed in (1, 2, 3)):
             evaluation = read_kept(self.run_of(of).evaluation, of.kept_as)
-            metrics = of.scoring.metrics(evaluation.references)
+            metrics = row_scoring(of).metrics(evaluation.references)
             paper = [metric for metric in metrics if metric.name == "bleu_paper"]
             measured += measure(paper, evaluation.hypotheses, evaluation.references)
         return [

@@ -21,7 +21,7 @@ from flaxformer_mt.rundir.checkpoint_choice import (
     default_weights,
     write_average,
 )
-from flaxformer_mt.rundir.checkpoints import load_chosen, load_params
+from flaxformer_mt.rundir.weights import load_chosen, load_params
 from tests.rundir.snapshots import snapshot, tree
 
 

@@ -21,7 +21,8 @@ from flaxformer_mt.rundir.checkpoint_choice import (
     list_steps,
     regular_steps,
 )
-from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
+from flaxformer_mt.rundir.checkpoints import Checkpoints
+from flaxformer_mt.rundir.weights import load_params
 from tests.rundir.snapshots import KEEP_ALL, abstract, assert_same, snapshot
 
 FORM = abstract(snapshot(1))

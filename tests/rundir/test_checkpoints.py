@@ -12,8 +12,11 @@ import pytest
 from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.rundir import CheckpointError, checkpoint_format
 from flaxformer_mt.rundir.checkpoint_choice import best_steps, list_steps, select_step
-from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
+from flaxformer_mt.rundir.checkpoints import Checkpoints
+from flaxformer_mt.rundir.digests import flatten_paths
+from flaxformer_mt.rundir.weights import load_params
 from tests.rundir.snapshots import KEEP_ALL, abstract, assert_same, full_disk, snapshot
+from tests.training.examples import assert_same as assert_same_trees
 
 
 def opened(run, policy: TrainingConfig = KEEP_ALL) -> Checkpoints:
@@ -32,6 +35,16 @@ def test_what_was_saved_is_restored_bit_for_bit(run, saved, ema, change):
         assert_same(checkpoints.restore(*abstract(state), abstract_ema=form), state)
         assert not checkpoints.save(dataclasses.replace(state, metrics={})), "it is there"
         assert_same(checkpoints.restore(*abstract(state), abstract_ema=form), state)
+
+
+def test_weights_are_read_without_orbax_as_orbax_reads_them(run, saved, monkeypatch):
+    state = snapshot(7)
+    saved(state)
+    place, weights = run.checkpoints / "7" / "params", flatten_paths(state.params)
+    read = checkpoint_format._read_by_orbax(place, weights)
+    monkeypatch.setattr(checkpoint_format, "_read_by_orbax", None)
+    assert_same_trees(load_params(run, 7), state.params)
+    assert_same_trees(flatten_paths(load_params(run, 7)), read)
 
 
 def test_a_run_without_checkpoints_has_none_to_restore(run):

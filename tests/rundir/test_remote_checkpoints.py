@@ -5,8 +5,9 @@ import pytest
 from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.rundir import CheckpointError
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
-from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
+from flaxformer_mt.rundir.checkpoints import Checkpoints
 from flaxformer_mt.rundir.paths import COMMITTED
+from flaxformer_mt.rundir.weights import load_params
 from tests.rundir.buckets import needs_clients
 from tests.rundir.snapshots import KEEP_ALL, abstract, assert_same, save, snapshot
 

@@ -13,7 +13,6 @@ import pytest
 from flaxformer_mt import versions
 from flaxformer_mt.rundir import RunDirectoryError, WorkdirError
 from flaxformer_mt.rundir.checkpoint_choice import average_checkpoints, write_average
-from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.layout import (
     FORMAT_VERSION,
     RunDirectory,
@@ -25,6 +24,7 @@ from flaxformer_mt.rundir.layout import (
     record_start,
     write_status,
 )
+from flaxformer_mt.rundir.weights import load_params
 from tests.rundir.snapshots import save, snapshot
 
 CONFIG = {"name": "test", "model": {"d_model": 512, "dropout": 0.1}, "freeze": ["encoder/*"]}

@@ -18,8 +18,9 @@ from flaxformer_mt.decoding.errors import DecodingError, OverlongError
 from flaxformer_mt.decoding.teacher_forcing import Attention
 from flaxformer_mt.decoding.text.segments import describe_overlong
 from flaxformer_mt.decoding.text.translation import Hypothesis, Translation
+from flaxformer_mt.serving.served_model import ServedModel
 from flaxformer_mt.serving.server import ServerError, TranslationServer, bind
-from flaxformer_mt.serving.settings import ServedModel, ServerSettings
+from flaxformer_mt.serving.settings import ServerSettings
 from tests.conftest import eventually as eventually
 
 MODEL = ServedModel(

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from flaxformer_mt.cli import serve
+from flaxformer_mt.cli.work.serve import offered, served_model
 from flaxformer_mt.config import freeze, to_dict
 from tests.decoding import runs
 from tests.serving.stand_in import LONGEST, MODEL, SEVERAL, StandIn, running
@@ -268,10 +269,10 @@ def run_of_two(tmp_path_factory):
 
 def test_a_run_is_served_in_the_directions_of_its_text(run_of_two):
     options = serve._parser("serve", "").parse_args(["--workdir", str(run_of_two.path)])
-    translator, model = serve._loaded(options)
+    translator, model = served_model(options)
     assert model.first == (translator.src_lang, translator.tgt_lang) == ("fr", "zh")
     assert model.directions == {("fr", "zh"): "<2zh>", ("zh", "fr"): "<2fr>"}
-    assert serve._offered(model) == "fr to zh (first of 2 directions)"
+    assert offered(model) == "fr to zh (first of 2 directions)"
     text = "a dog runs home ."
     with running(translator, model=model) as server:
         for source, target in model.directions:

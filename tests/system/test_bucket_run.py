@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
-from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.digests import tree_digest
 from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_status
 from flaxformer_mt.rundir.metrics_log import read_metrics
+from flaxformer_mt.rundir.weights import load_params
 from tests.cli.conftest import run_captured
 from tests.rundir.buckets import needs_clients, store_of_process
 from tests.system.conftest import run_program as command, tiny

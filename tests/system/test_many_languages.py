@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import flaxformer_mt as fm
-from flaxformer_mt.cli import scoring
+from flaxformer_mt.cli.work import scoring
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.grammar.text import pairs
 from flaxformer_mt.rundir.checkpoint_choice import chosen_weights
-from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.rundir.metrics_log import read_metrics
+from flaxformer_mt.rundir.weights import load_params
 from tests.cli.conftest import run_captured, settings
 from tests.data.prepare.corpora import write
 from tests.system.conftest import SMALL

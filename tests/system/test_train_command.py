@@ -11,9 +11,9 @@ import pytest
 
 from flaxformer_mt.rundir.checkpoint_choice import list_steps, select_step
 from flaxformer_mt.rundir.checkpoint_format import read_meta
-from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.digests import flatten_paths, tree_digest
 from flaxformer_mt.rundir.layout import open_run, read_status
+from flaxformer_mt.rundir.weights import load_params
 from tests.system.conftest import run_program, started, tiny, wait_until
 
 

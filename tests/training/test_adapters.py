@@ -14,8 +14,8 @@ from flaxformer_mt.low_rank import merged
 from flaxformer_mt.model.parameters import AdapterError
 from flaxformer_mt.rundir import CheckpointError
 from flaxformer_mt.rundir.checkpoint_format import read_meta, read_weights
-from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.weights import load_params
 from flaxformer_mt.training.step import TrainState, with_params
 from tests.training.examples import (
     assert_same,

@@ -18,8 +18,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from flaxformer_mt.config.kinds import TfdsSet
 from flaxformer_mt.data.corpus import paths, shards
 from flaxformer_mt.data.corpus.json_records import trimmed
@@ -63,6 +61,8 @@ def open_set(settings: TfdsSet, folder: str, key: str, *, download: bool) -> Pai
 
 def _require_languages(builder: Any, settings: TfdsSet, key: str) -> None:
     """Raises CorpusError unless the set has texts in both languages."""
+    import numpy as np  # which TFDS has loaded; commands that read no set do without
+
     languages = [
         feature
         for feature, info in builder.info.features.get_tensor_info().items()

@@ -18,6 +18,7 @@ from jaxtyping import Array, Int
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.decoding.run.arrays import BatchArrays, empty_arrays
+from flaxformer_mt.decoding.run.kept_programs import KeptPrograms
 from flaxformer_mt.decoding.run.sizes import blocks_of, is_small, shards_of
 from flaxformer_mt.decoding.search import state as search_state, step as search_step
 from flaxformer_mt.decoding.search.settings import Rules, SearchNumbers, rules_for
@@ -34,6 +35,7 @@ from flaxformer_mt.parallel.mesh import batch_sharding, on_mesh, place_batch, wh
 Params = tuple[Any, ...]  # a tree under "params" for each of the models
 Models = tuple[Transformer, ...]  # several: an ensemble
 Group = TypeVar("Group")
+_KEPT = KeptPrograms()  # of all searches: equal ones need the same programs
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -65,6 +67,11 @@ class SearchPrograms:
         return is_small(self.params, self.mesh)
 
     @functools.cached_property
+    def on_one_cpu(self) -> bool:
+        """Whether they run on a CPU that is a single device."""
+        return self.mesh.size == 1 and self.mesh.devices.flat[0].platform == "cpu"
+
+    @functools.cached_property
     def shards(self) -> int:
         """How many shards, one per device, a batch's rows are split into."""
         return shards_of(self.mesh)
@@ -94,10 +101,9 @@ class SearchPrograms:
         )
 
     def _begun(
-        self, begin: Callable[..., State], batch: BatchArrays, *, length: int, room: int
-    ) -> State:
-        on_one_cpu = self.mesh.size == 1 and self.mesh.devices.flat[0].platform == "cpu"
-        blocks = blocks_of(*batch.src.shape) if on_one_cpu else 1
+        self, begin: Callable[..., Any], batch: BatchArrays, *, length: int, room: int
+    ) -> Any:
+        blocks = blocks_of(*batch.src.shape) if self.on_one_cpu else 1
         placed = self._placed(batch)
         with on_mesh(self.mesh):
             return begin(
@@ -112,9 +118,13 @@ class SearchPrograms:
 
     def advance(self, state: State, until: int, leave_at: int = 0, stride: int = 1) -> State:
         """The state some steps later: as `search.step.advance`."""
-        advance = self._program(advance_search)
         if self.is_small:  # however a state is placed, it needs the same program
             state = whole_on(state, self.mesh)
+        return self._advanced(self._program(advance_search), state, until, leave_at, stride)
+
+    def _advanced(
+        self, advance: Callable[..., Any], state: State, until: int, leave_at: int, stride: int
+    ) -> Any:
         with on_mesh(self.mesh):
             return advance(
                 self.params,
@@ -128,6 +138,23 @@ class SearchPrograms:
                 shards=self.shards,
             )
 
+    def get_begin(self, batch: BatchArrays, *, length: int, room: int) -> State:
+        """On one CPU, compiles `begin`, or reads it from its file; gives the form of its result."""
+        compiled = self._begun(self._compiled(begin_search), batch, length=length, room=room)
+        form: State = compiled.out_info
+        return form
+
+    def get_advance(self, begun: State, room: int) -> None:
+        """The same for `advance` with a cache of this room, of a state that begins in this form."""
+        state = jax.eval_shape(functools.partial(_with_room, room=room), begun)
+        self._advanced(self._compiled(advance_search), state, room, 0, 1)
+
+    def _compiled(self, program: Any) -> Callable[..., Any]:
+        def compiled(*arguments: Any, **settings: Any) -> Compiled:
+            return _KEPT.of(program, arguments, settings, self.mesh)
+
+        return compiled
+
     def reshape(self, state: State, rows: np.ndarray, room: int) -> State:
         """The state with only these rows of each shard, [shards, rows], and a cache of `room`."""
         reshape = self._program(reshaped)
@@ -136,9 +163,16 @@ class SearchPrograms:
             return reshape(state, placed, shards=self.shards, room=room)
 
     def _program(self, program: Any) -> Callable[..., State]:
-        if self.compiled_by is None:
+        if self.compiled_by is not None:
+            return functools.partial(_form_of_result, program, self.compiled_by)
+        if not self.on_one_cpu:
             return program
-        return functools.partial(_form_of_result, program, self.compiled_by)
+
+        def kept(*arguments: Any, **settings: Any) -> State:
+            compiled = _KEPT.of(program, arguments, settings, self.mesh)
+            return compiled(*arguments)
+
+        return kept
 
     def _placed(self, host_arrays: Any) -> Any:
         """A batch's arrays on the mesh, or their forms there."""

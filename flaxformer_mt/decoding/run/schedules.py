@@ -385,6 +385,9 @@ class SmallModelSchedule:
     config: DecodingConfig
     limits: OutputLimits
     cores: int  # that this process may use
+    compiler: BackgroundCompiler[tuple[Shape, int]] = dataclasses.field(
+        default_factory=BackgroundCompiler
+    )
 
     def plan(self, lengths: Sequence[int]) -> list[PlannedBatch]:
         """As `Schedule.plan`."""
@@ -393,8 +396,24 @@ class SmallModelSchedule:
     def compiling(
         self, programs: SearchPrograms, padding: Padding, batches: Collection[PlannedBatch]
     ) -> contextlib.AbstractContextManager[None]:
-        """As `Schedule.compiling`: nothing, since all have few shapes."""
-        return contextlib.nullcontext()
+        """As `Schedule.compiling`: first the programs that begin, and then, of their results, those
+        that go on. A few sentences that are searched together need one after another."""
+        if len(batches) == 1 and all(len(batch.numbers) <= batch.rows for batch in batches):
+            return contextlib.nullcontext()
+        begins: dict[tuple[Shape, int], Callable[[], object]] = {}
+        others: dict[tuple[Shape, int], Callable[[], object]] = {}
+        for rows, src_length in dict.fromkeys((batch.rows, batch.length) for batch in batches):
+            length = self.limits.of(src_length)
+            rooms = sizes.rooms_of_small(src_length, length)
+            begin = functools.partial(
+                programs.get_begin, padding(rows, src_length), length=length, room=rooms[0]
+            )
+            begins[(rows, src_length), 0] = begin
+            for room in rooms:
+                others[(rows, src_length), room] = functools.partial(
+                    _get_advance, programs, begin, room
+                )
+        return self.compiler.beside(begins | others)
 
     def search(
         self, programs: SearchPrograms, arrays: BatchArrays, batch: PlannedBatch
@@ -458,6 +477,10 @@ class SmallModelSchedule:
             for room in rooms:
                 programs.advance(padded_to(first_row, rows, room=room), room)
         return shapes
+
+
+def _get_advance(programs: SearchPrograms, begin: Callable[[], State], room: int) -> None:
+    programs.get_advance(begin(), room)
 
 
 def _next_batch(

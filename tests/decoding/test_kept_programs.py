@@ -1,0 +1,163 @@
+"""Programs of searches in files: found again, unless anything differs or is damaged."""
+
+import contextlib
+import dataclasses
+import functools
+import logging
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from flaxformer_mt.decoding.masks.repeats import NoRepeats
+from flaxformer_mt.decoding.run import kept_programs
+from flaxformer_mt.decoding.run.kept_programs import KeptPrograms, description
+from flaxformer_mt.decoding.search.settings import Rules
+from flaxformer_mt.parallel.compile_cache import Entries
+from flaxformer_mt.parallel.mesh import local_mesh, on_mesh
+
+TRACED: list[int] = []
+
+
+@functools.partial(jax.jit, static_argnames=("power",))
+def powers(numbers: jax.Array, *, power: int) -> jax.Array:
+    TRACED.append(power)
+    return numbers**power
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Where a new start of the program finds what earlier ones have compiled."""
+    monkeypatch.setattr(kept_programs, "kept_entries", lambda: Entries(tmp_path, ending="program"))
+    TRACED.clear()
+    powers.clear_cache()
+    return tmp_path
+
+
+def started(numbers, power: int) -> list[float]:
+    """The result in a process that has compiled nothing yet."""
+    powers.clear_cache()
+    program = KeptPrograms().of(powers, (numbers,), {"power": power}, local_mesh())
+    return np.asarray(program(numbers)).tolist()
+
+
+def test_the_next_start_traces_nothing(folder):
+    numbers = np.arange(4, dtype=np.float32)
+    assert started(numbers, 3) == started(numbers, 3) == [0, 1, 8, 27]
+    assert TRACED == [3] and len(os.listdir(folder)) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda: started(np.arange(4, dtype=np.float32), 2),
+        lambda: started(np.arange(5, dtype=np.float32), 3),
+        lambda: started(np.arange(4, dtype=np.int32), 3),
+        lambda: started(jnp.arange(4, dtype=np.float32) * 1.0, 2),
+    ],
+    ids=["a setting", "a shape", "a type", "both"],
+)
+def test_another_program_is_another_file(folder, change):
+    started(np.arange(4, dtype=np.float32), 3)
+    change()
+    assert len(TRACED) == 2 == len(os.listdir(folder))
+
+
+@pytest.mark.parametrize("changed", ["source", "flags", "JAX", "precision"])
+def test_a_program_of_another_environment_is_compiled_again(folder, monkeypatch, changed):
+    numbers = np.arange(4, dtype=np.float32)
+    started(numbers, 3)
+    if changed == "source":
+        monkeypatch.setattr(kept_programs, "_sources", lambda: "others")
+    elif changed == "flags":
+        monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_min_max=true")
+    elif changed == "JAX":
+        monkeypatch.setattr(kept_programs, "package_versions", lambda _: {"jax": "0.0.1"})
+    precise = jax.default_matmul_precision("highest")
+    with precise if changed == "precision" else contextlib.nullcontext():
+        assert started(numbers, 3) == [0, 1, 8, 27]
+    assert TRACED == [3, 3]
+
+
+@pytest.mark.parametrize("damage", [b"", b"x" * 100, None])
+def test_a_damaged_file_is_named_and_replaced(folder, caplog, damage):
+    numbers = np.arange(4, dtype=np.float32)
+    started(numbers, 3)
+    (path,) = folder.iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]) if damage is None else damage)
+    with caplog.at_level(logging.WARNING):
+        assert started(numbers, 3) == [0, 1, 8, 27]
+    assert f"{path}: a kept program is damaged" in caplog.text
+    caplog.clear()
+    assert started(numbers, 3) == [0, 1, 8, 27] and not caplog.text
+    assert TRACED == [3, 3]
+
+
+@dataclasses.dataclass(frozen=True)
+class CallersMask:
+    """Of the same fields as before, whatever its code has become."""
+
+    types: tuple[int, ...] = (3,)
+
+
+def test_a_caller_s_mask_is_not_kept(folder):
+    forms, mesh = (((4,), "float32", False),), local_mesh()
+    described = {
+        masks: description(
+            powers, None, forms, {"rules": Rules(beam_size=4, masks=masks), "room": 3}, mesh
+        )
+        for masks in ((), (NoRepeats(2),), (NoRepeats(3),), (NoRepeats(2), CallersMask()))
+    }
+    *ours, others = described.values()
+    assert len({*ours}) == 3 and all(ours) and others is None
+
+
+@jax.jit
+def looped(numbers: jax.Array) -> jax.Array:
+    return jax.lax.fori_loop(0, 3, lambda _, y: jnp.tanh(y @ y) + jnp.sort(y), numbers)
+
+
+def test_what_jax_s_cache_has_is_compiled_again_to_be_kept(folder):
+    """XLA writes what it has read without its functions: such a program fails when it is called."""
+    numbers, settings = np.eye(64, dtype=np.float32), jax.config
+    before = settings.jax_persistent_cache_min_compile_time_secs
+    settings.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    try:
+        with on_mesh(local_mesh()):
+            expected = np.asarray(looped.lower(numbers).compile()(numbers))
+        for _ in range(2):
+            jax.clear_caches()
+            program = KeptPrograms().of(looped, (numbers,), {}, local_mesh())
+            assert np.array_equal(program(numbers), expected)
+    finally:
+        settings.update("jax_persistent_cache_min_compile_time_secs", before)
+    assert len(os.listdir(folder)) == 1
+
+
+def test_threads_that_need_one_program_compile_it_once(folder):
+    numbers, programs, together = (
+        np.arange(4, dtype=np.float32),
+        KeptPrograms(),
+        threading.Barrier(4),
+    )
+
+    def compiled(_: int) -> int:
+        together.wait()
+        return id(programs.of(powers, (numbers,), {"power": 5}, local_mesh()))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len({*pool.map(compiled, range(4))}) == 1
+    assert TRACED == [5]
+
+
+def test_an_error_is_not_kept(folder):
+    programs, mesh = KeptPrograms(), local_mesh()
+    for _ in range(2):
+        with pytest.raises(TypeError):
+            programs.of(powers, ({"a": np.ones(1)},), {"power": 2}, mesh)
+    assert not os.listdir(folder)
