@@ -16,6 +16,7 @@ import json
 import math
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -329,7 +330,8 @@ def _exported(
                     sample=sample_lines(translator.vocabularies, data, None),
                 )
                 say(f"compared with {parity}")
-            os.utime(place)  # as the last one used
+            now = time.time_ns()  # the kernel's own clock for files takes steps of milliseconds
+            os.utime(place, ns=(now, now))  # as the last one used
             _remove_oldest(models)
     return place
 
