@@ -1,7 +1,7 @@
 """Decoding beside other runtimes: the same weights, sentences and cores, runs taken in turns.
 
 python -m benchmarks.decoding_speed --workdir DIR [--ours NAME ...] [--peers NAME ...] [--rounds N]
-    [--sentences N] [--batches N ...] [--layers N] [--beams N ...] [--run RUN --input FILE]
+    [--sentences N] [--batches N ...] [--layers N] [--beams N ...] [--run RUN --input FILE [--name NAME]]
 
 A base-size model (paper, Table 3, a vocabulary of 32,000) with random weights translates sources of
 10 to 50 tokens into 32 tokens each, in a process of its own for each contestant. Random weights say
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     config, suffix = f"base, vocabulary {VOCAB:,}, random weights", ""
     if options.run:
         config = read_record(open_run(options.run)).config["name"]
-        suffix = "_run"
+        suffix = f"_{options.name}"
     suffix += "" if machine.accelerator == "none" else "_gpu"
     write_result(
         options.result / f"decoding_speed{suffix}.json",
@@ -128,6 +128,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--beams", type=int, nargs="+", default=list(BEAMS), metavar="N")
     parser.add_argument("--run", type=Path, metavar="RUN")
     parser.add_argument("--input", type=Path, metavar="FILE")
+    parser.add_argument("--name", default="run", help="of the result of a run")
     parser.add_argument("--result", type=Path, default=RESULTS, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if bool(options.run) != bool(options.input):
@@ -166,6 +167,7 @@ def as_typed(options: argparse.Namespace, work: Work) -> str:
     words += ["--peers", *options.peers] if options.peers != list(PEERS) else []
     words += ["--beams", *map(str, options.beams)] if options.beams != list(BEAMS) else []
     words += ["--run RUN --input FILE"] if options.run else []
+    words += [f"--name {options.name}"] if options.name != "run" else []
     for name in ("sentences", "batches", "layers"):
         setting = getattr(work, name)
         if setting != getattr(Work, name):
