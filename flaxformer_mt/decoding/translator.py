@@ -50,7 +50,7 @@ from flaxformer_mt.decoding.preparing import SourcePreparer
 from flaxformer_mt.decoding.run.arrays import ConstraintSizes
 from flaxformer_mt.decoding.run.decoder import BatchDecoder
 from flaxformer_mt.decoding.run.programs import Models, Params, suited
-from flaxformer_mt.decoding.searching import OtherRuntime, Searcher
+from flaxformer_mt.decoding.runtimes import OtherRuntime, Searcher
 from flaxformer_mt.decoding.teacher_forcing import Attention, Scored, TeacherForcing
 from flaxformer_mt.decoding.text.kept import marked_vocabularies, units
 from flaxformer_mt.decoding.text.segments import Overlong, Part, Target, cut_pairs, encode, lead_of
@@ -276,11 +276,16 @@ class Translator:
     def with_runtime(self, runtime: OtherRuntime | None) -> Translator:
         """The same model, whose search another program does; None: this program again. Scores of
         given translations, alignments and attention stay this program's. Raises DecodingError for
-        an ensemble and for a shortlist, which other programs don't have."""
+        the runtime of another model, and for an ensemble or a shortlist, which others don't have.
+        """
         if runtime is not None and len(self.members) > 1:
             raise DecodingError(f"{runtime.name} searches with a single model, not an ensemble")
         if runtime is not None and self.shortlist is not None:
             raise DecodingError(f"{runtime.name} searches without this program's shortlist")
+        if runtime is not None and runtime.params is not self.params:
+            raise DecodingError(
+                f"{runtime.name} was loaded for another model: load it for this one"
+            )
         other = copy.copy(self)
         other.runtime = runtime
         return other

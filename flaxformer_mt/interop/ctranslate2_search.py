@@ -25,26 +25,33 @@ import numpy as np
 
 import flaxformer_mt
 from flaxformer_mt.config import DecodingConfig
+from flaxformer_mt.data.processes import processors
 from flaxformer_mt.data.vocabulary import BOS, PAD, UNK, Vocabularies
+from flaxformer_mt.decoding import arguments
 from flaxformer_mt.decoding.constraints.symbols import Continues
-from flaxformer_mt.decoding.errors import DecodingError
+from flaxformer_mt.decoding.errors import DecodingError, LineError
 from flaxformer_mt.decoding.options import SearchOptions
 from flaxformer_mt.decoding.penalties import length_penalty
 from flaxformer_mt.decoding.rounding import power_of_two_at_least
 from flaxformer_mt.decoding.run.checks import check_source
+from flaxformer_mt.decoding.search.settings import rules_for
 from flaxformer_mt.decoding.source import Source
 from flaxformer_mt.decoding.text.decoded import NO_NUMBERS, Decoded, TextOf, distinct
 from flaxformer_mt.decoding.text.limits import OutputLimits
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.interop import package_of_extra
-from flaxformer_mt.interop.export import export
-from flaxformer_mt.interop.parity import sample_lines
+from flaxformer_mt.interop import ExportError, ctranslate2, package_of_extra
+from flaxformer_mt.interop.export import DisagreeError, export
+from flaxformer_mt.interop.parity import Parity, sample_lines
 from flaxformer_mt.rundir.cache import cache_folder
 from flaxformer_mt.rundir.digests import flatten_paths
 from flaxformer_mt.rundir.paths import explained
 
 ROWS = 32  # sentences that are searched together
+_OF_A_CALL = 512  # sentences
+QUANTIZATIONS = ("float32", "int8", "int7")
 KEPT = 8  # folders of models in the cache
+_DIGEST_FILE = "digest"  # in such a folder
+_REMOVED = "removed-"  # begins the name of one that is being removed
 _SHORTEST_LIMIT = 16
 # Settings that CTranslate2 doesn't have, with the values that have no effect.
 _WITHOUT: Mapping[str, object] = {
@@ -70,8 +77,10 @@ def ctranslate2_runtime(
     as `export` does, on validation text of the prepared `data` if given. `say` gets a line then.
 
     Raises ExportError if CTranslate2 isn't installed, has no form for the model or gives other
-    outputs, and DecodingError on an accelerator or for an ensemble.
+    outputs, and DecodingError on an accelerator, for an ensemble, a shortlist or settings that
+    CTranslate2 doesn't have.
     """
+    arguments.one_of("quantization", quantization, QUANTIZATIONS)
     package = package_of_extra("ctranslate2", "this search is done by the package")
     platform = translator.mesh.devices.flat[0].platform
     if platform != "cpu":
@@ -79,23 +88,41 @@ def ctranslate2_runtime(
             f"CTranslate2 searches on CPUs here, but JAX has found a {platform}: leave it out, or "
             "`export --format ctranslate2` and run the folder's own program"
         )
+    name = f"CTranslate2 {package.__version__} in {quantization}"
     if len(translator.members) > 1:
-        raise DecodingError("CTranslate2 searches with a single model, not an ensemble")
-    folder = _exported(translator, package.__version__, quantization, data, say)
-    return LoadedCTranslate2(
-        f"CTranslate2 {package.__version__} in {quantization}",
-        package.Translator(
+        raise DecodingError(f"{name} searches with a single model, not an ensemble")
+    if translator.shortlist is not None:
+        raise DecodingError(f"{name} searches without this program's shortlist")
+    _check(name, translator.config, SearchOptions())  # before the export, which takes its time
+
+    with _exported(translator, name, package.__version__, quantization, data, say) as folder:
+        model = package.Translator(
             str(folder),
             device="cpu",
             compute_type="float32" if quantization == "float32" else "int8",
             # Batches side by side. Threads that share a batch wait for each other at every product:
             # on busy cores a sentence then took seven times as long.
-            inter_threads=len(os.sched_getaffinity(0)),
+            inter_threads=processors(),
             intra_threads=1,
-        ),
-        translator.vocabularies,
-        translator.max_length,
+        )
+    return LoadedCTranslate2(
+        name, model, translator.params, translator.vocabularies, translator.max_length
     )
+
+
+def _check(name: str, config: DecodingConfig, options: SearchOptions) -> None:
+    """Raises DecodingError for settings and options that CTranslate2 doesn't have, and ValueError
+    for those that no search has."""
+    asked = {
+        **{f"decoding.{key}": getattr(config, key) != off for key, off in _WITHOUT.items()},
+        "decoding.patience below 1": 0 < config.patience < 1,
+        "sampling": options.sampling is not None,
+        "masks of the caller's": bool(options.masks),
+    }
+    refused = [what for what, is_asked in asked.items() if is_asked]
+    if refused:
+        raise DecodingError(f"{name} searches without {', '.join(refused)}")
+    rules_for(config, n_best=options.n_best)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -104,6 +131,7 @@ class LoadedCTranslate2:
 
     name: str
     model: Any  # ctranslate2.Translator
+    params: Any  # the translator's
     vocabularies: Vocabularies
     max_length: int
 
@@ -116,14 +144,7 @@ class LoadedCTranslate2:
         text_of: TextOf,
     ) -> "CTranslate2Search":
         """Raises DecodingError for settings and options that CTranslate2 doesn't have."""
-        asked = {
-            **{f"decoding.{name}": getattr(config, name) != off for name, off in _WITHOUT.items()},
-            "sampling": options.sampling is not None,
-            "masks of the caller's": bool(options.masks),
-        }
-        refused = [name for name, is_asked in asked.items() if is_asked]
-        if refused:
-            raise DecodingError(f"{self.name} searches without {', '.join(refused)}")
+        _check(self.name, config, options)
         n_best = config.beam_size if options.mbr else options.n_best
         return CTranslate2Search(
             self, config, n_best, suppress, text_of=None if options.mbr else text_of
@@ -150,10 +171,13 @@ class CTranslate2Search:
     def decode(
         self, sources: Sequence[Source], *, continues: Continues | None = None
     ) -> list[list[Decoded]]:
-        """As `Searcher.decode`. Raises DecodingError for prefixes and phrases, too."""
+        """As `Searcher.decode`. Raises DecodingError where phrases are required, and LineError for
+        a source with a prefix or forbidden phrases."""
+        if continues is not None:
+            raise DecodingError(f"{self.runtime.name} searches without terms and required phrases")
         limits = [self._limits.of(len(source.tokens)) for source in sources]
         for number, (source, limit) in enumerate(zip(sources, limits, strict=True)):
-            self._check(number, source, limit, continues)
+            self._check_source(number, source, limit)
 
         # A call has one limit, and few calls make large batches. So an output may first be longer
         # than its own limit, and is then searched again. Rounding depends on nothing else: a line's
@@ -191,15 +215,15 @@ class CTranslate2Search:
         """Target ids by piece."""
         return {piece: number for number, piece in enumerate(self._pieces[1])}
 
-    def _check(self, number: int, source: Source, limit: int, continues: Continues | None) -> None:
-        if source.prefix:
-            raise DecodingError(f"{self.runtime.name} searches without prefixes")
-        if source.phrases or source.forbidden:
-            raise DecodingError(
-                f"{self.runtime.name} searches without required and forbidden phrases"
-            )
+    def _check_source(self, number: int, source: Source, limit: int) -> None:
+        for what, is_there in (
+            ("prefixes", source.prefix),
+            ("forbidden phrases", source.forbidden),
+        ):
+            if is_there:
+                raise LineError(number, f"{self.runtime.name} searches without {what}")
         longest = self.runtime.max_length
-        check_source(number, source, limit, max_length=longest, continues=continues)
+        check_source(number, source, limit, max_length=longest, continues=None)
 
     def _searched(
         self,
@@ -212,16 +236,21 @@ class CTranslate2Search:
         outputs: dict[int, list[Decoded]] = {}
         by_limit = sorted(numbers, key=call_limits.__getitem__)
         for call_limit, group in itertools.groupby(by_limit, call_limits.__getitem__):
-            together = list(group)
-            translated = self._translated([sources[number] for number in together], call_limit)
-            for number, hypotheses in zip(together, translated, strict=True):
-                outputs[number] = self._ranked(hypotheses, limits[number])
+            of_limit = sorted(group, key=lambda number: len(sources[number].tokens))
+            # A call can't be interrupted, so none takes all lines of a large window.
+            for first in range(0, len(of_limit), _OF_A_CALL):
+                together = of_limit[first : first + _OF_A_CALL]
+                translated = self._translated([sources[number] for number in together], call_limit)
+                for number, hypotheses in zip(together, translated, strict=True):
+                    outputs[number] = self._ranked(hypotheses, limits[number])
         return outputs
 
     def _translated(self, sources: Sequence[Source], limit: int) -> list[list[_Ended]]:
         """What CTranslate2 finds for each source; `limit` counts the end mark."""
         of_source, of_target = self._pieces
         lines = [[of_source[token] for token in source.tokens[:-1]] for source in sources]
+        if limit == 1:  # room for the end mark alone, which CTranslate2 takes for no room
+            return self._with_end_marks(lines, [[_Ended([], 0.0)] for _ in lines], limit)
         config = self.config
         never = [[of_target[token]] for token in (PAD, BOS, *self.suppress) if token != UNK]
         results = self.runtime.model.translate_batch(
@@ -236,7 +265,7 @@ class CTranslate2Search:
             suppress_sequences=never,
             max_input_length=0,  # cuts nothing off
             max_decoding_length=limit - 1,
-            min_decoding_length=config.min_length,
+            min_decoding_length=min(config.min_length, limit - 1),
             return_scores=True,
         )
         translated = [
@@ -299,20 +328,26 @@ class CTranslate2Search:
         )
 
 
+@contextlib.contextmanager
 def _exported(
     translator: Translator,
+    name: str,
     version: str,
     quantization: str,
     data: Path | None,
     say: Callable[[str], None],
-) -> Path:
-    """The folder in the cache with this model for CTranslate2, made unless it is there."""
+) -> Iterator[Path]:
+    """The folder in the cache with this model for CTranslate2, made unless it is there. Inside, no
+    other process removes it."""
+    model = dataclasses.asdict(translator.model.config)
+    del model["dtype"]  # of this program's products
     decides = {
         "parameters": _digest(translator.params),
-        "model": dataclasses.asdict(translator.model.config),
+        "model": model,
         "vocabulary": translator.vocabularies.digest,
         "quantization": quantization,
         "versions": [flaxformer_mt.__version__, version],
+        "exporter": hashlib.sha256(Path(ctranslate2.__file__).read_bytes()).hexdigest(),
     }
     key = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
     models = cache_folder() / "ctranslate2"
@@ -320,20 +355,63 @@ def _exported(
     with explained(models, "used as a cache (set FLAXFORMER_CACHE to another folder)"):
         models.mkdir(parents=True, exist_ok=True)
         with _alone(models):
+            if place.exists() and not _is_whole(place):
+                say(f"{place}: is damaged and is made again")
+                _remove(place)
             if not place.exists():
                 say(f"exporting the model for CTranslate2 {version} and comparing both, once")
-                parity = export(
-                    translator,
-                    place,
-                    form="ctranslate2",
-                    quantization=quantization,
-                    sample=sample_lines(translator.vocabularies, data, None),
-                )
+                parity = _export(translator, place, name, quantization, data)
                 say(f"compared with {parity}")
             now = time.time_ns()  # the kernel's own clock for files takes steps of milliseconds
             os.utime(place, ns=(now, now))  # as the last one used
             _remove_oldest(models)
-    return place
+            yield place
+
+
+def _export(
+    translator: Translator, place: Path, name: str, quantization: str, data: Path | None
+) -> Parity | None:
+    """Raises ExportError."""
+    try:
+        parity = export(
+            translator,
+            place,
+            form="ctranslate2",
+            quantization=quantization,
+            sample=sample_lines(translator.vocabularies, data, None),
+        )
+    except DisagreeError as error:
+        raise ExportError(
+            f"{name} gives other outputs than this program, so search with this one or in another "
+            f"type (on x86 without VNNI in int7): {error.parity}"
+        ) from error
+    # Last: without it, a folder isn't whole.
+    (place / _DIGEST_FILE).write_text(_digest_of_files(place))
+    return parity
+
+
+def _is_whole(place: Path) -> bool:
+    """Whether the files that CTranslate2 reads are those that were written."""
+    try:
+        return (place / _DIGEST_FILE).read_text() == _digest_of_files(place)
+    except OSError:
+        return False
+
+
+def _digest_of_files(place: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(place.iterdir()):
+        if path.name != _DIGEST_FILE:
+            digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _remove(place: Path) -> None:
+    """Renames first: what is half removed has no model's name."""
+    aside = place.with_name(f"{_REMOVED}{place.name}")
+    shutil.rmtree(aside, ignore_errors=True)
+    place.rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _digest(params: Any) -> str:
@@ -361,6 +439,7 @@ def _alone(models: Path) -> Iterator[None]:
 
 def _remove_oldest(models: Path) -> None:
     """Leaves the KEPT folders that were used last."""
-    by_age = sorted(models.iterdir(), key=lambda folder: folder.stat().st_mtime, reverse=True)
-    for folder in by_age[KEPT:]:
-        shutil.rmtree(folder, ignore_errors=True)
+    by_age = sorted(models.iterdir(), key=lambda folder: folder.stat().st_mtime_ns, reverse=True)
+    of_models = [folder for folder in by_age if not folder.name.startswith(_REMOVED)]
+    for folder in of_models[KEPT:]:
+        _remove(folder)

@@ -28,6 +28,14 @@ from flaxformer_mt.interop.stablehlo import StableHLORuntime
 from flaxformer_mt.rundir.paths import write_json
 
 
+class DisagreeError(ExportError):
+    """The other program's outputs differ from this program's by more than the bounds."""
+
+    def __init__(self, message: str, parity: Parity) -> None:
+        super().__init__(message)
+        self.parity = parity
+
+
 def export(
     translator: Translator,
     destination: str | os.PathLike[str],
@@ -76,13 +84,15 @@ def export(
             if parity.agrees:
                 continue
             if is_last:
-                raise ExportError(
+                raise DisagreeError(
                     f"{destination}: not written, since the runtimes disagree: {parity}; "
-                    f"{_advice(form, quantization)}"
+                    f"{_advice(form, quantization)}",
+                    parity,
                 )
-            raise ExportError(
+            raise DisagreeError(
                 f"{destination}: not written, since the runtimes disagree even in float32, "
-                f"before {quantization}: {parity}"
+                f"before {quantization}: {parity}",
+                parity,
             )
         return parity
 

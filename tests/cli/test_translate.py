@@ -602,8 +602,15 @@ def test_another_program_searches(translate, translations, tmp_path, monkeypatch
     done = translate("--runtime", runtime, stdin=TEXT)
     assert done.status == 0 and len(done.output.splitlines()) == len(translations)
     assert "greedy outputs equal" in done.errors, "compared on first use"
-    done = translate("--runtime", runtime, "--prefix", "a", stdin=TEXT)
-    assert done.status == 2 and "searches without prefixes" in done.last
+
+
+def test_what_another_program_does_not_have_is_refused_at_once(run, workdir):
+    pytest.importorskip("ctranslate2", reason="needs the [export] extra")
+    arguments = ("--workdir", workdir, "--runtime", "ctranslate2")
+    done = run("translate", *arguments, "--prefix", "a", "--dtype", "bfloat16", stdin=TEXT)
+    assert done.status == 2 and "searches without --dtype, --prefix" in done.last
+    done = run("serve", *arguments, "--port", 0, "--shortlist")
+    assert done.status == 2 and "searches without --shortlist" in done.last
 
 
 def test_another_program_must_be_installed(run, workdir, monkeypatch):

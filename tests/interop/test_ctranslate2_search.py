@@ -10,9 +10,9 @@ import flaxformer_mt as fm
 from flaxformer_mt.bulk.loading import identity
 from flaxformer_mt.data.shortlist import Shortlist
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
-from flaxformer_mt.decoding.errors import DecodingError
+from flaxformer_mt.decoding.errors import DecodingError, LineError
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.interop import ctranslate2_search
+from flaxformer_mt.interop import ExportError, ctranslate2, ctranslate2_search
 from flaxformer_mt.interop.export import export
 from flaxformer_mt.interop.parity import Reference
 from tests.interop.translators import LINES, translator
@@ -131,9 +131,9 @@ def test_mbr_chooses_among_all_that_ended(trained):
         ({"coverage_penalty": 0.2}, {}, "decoding.coverage_penalty"),
         ({"beam_size": 4, "diverse_groups": 2}, {}, "decoding.diverse_groups"),
         ({"min_ratio": 0.5}, {}, "decoding.min_ratio"),
+        ({"patience": 0.5}, {}, "decoding.patience below 1"),
         ({}, {"sampling": "draws"}, "sampling"),
-        ({}, {"prefixes": "a"}, "prefixes"),
-        ({}, {"forbid": ["house"]}, "required and forbidden phrases"),
+        ({}, {"constraints": [["dog"], *[[]] * 6]}, "terms and required phrases"),
     ],
 )
 def test_what_it_does_not_have_is_refused_by_name(theirs, settings, wanted, named):
@@ -143,6 +143,43 @@ def test_what_it_does_not_have_is_refused_by_name(theirs, settings, wanted, name
         DecodingError, match=f"^CTranslate2 .* in float32 searches without.* {named}"
     ):
         theirs.with_config(**settings).translate(LINES, **wanted)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "named"),
+    [
+        ({"prefixes": ["", "a", *[""] * 5]}, "prefixes"),
+        ({"forbid_each": [[], ["house"], *[[]] * 5]}, "forbidden phrases"),
+    ],
+)
+def test_what_one_line_wants_is_refused_with_its_number(theirs, wanted, named):
+    with pytest.raises(LineError, match=f"searches without {named}") as refused:
+        theirs.translate(LINES, **wanted)
+    assert refused.value.number == 1
+
+
+def test_a_runtime_is_of_one_model(theirs):
+    with pytest.raises(DecodingError, match="was loaded for another model"):
+        translator(seed=1).with_runtime(theirs.runtime)
+    with pytest.raises(ValueError, match="n_best = 9 must be 1 to beam_size = 3"):
+        theirs.translate(LINES, n_best=9)
+    with pytest.raises(ValueError, match="float16"):
+        fm.ctranslate2_runtime(theirs, quantization="float16")
+
+
+def test_a_limit_of_the_end_mark_alone(ours, theirs):
+    least = {"max_ratio": 0.0, "max_extra_tokens": 1, "min_length": 5}
+    empty = theirs.with_config(**least).translate(LINES)
+    expected = ours.with_config(**least).translate(LINES)
+    assert [line.text for line in empty] == [""] * len(LINES)
+    for line, same in zip(empty, expected, strict=True):
+        assert line.score == pytest.approx(same.score, abs=1e-3)
+
+
+def test_a_least_length_ends_at_the_limit(theirs):
+    short = theirs.with_config(max_ratio=0.0, max_extra_tokens=4, min_length=9)
+    for line in short.translate(LINES):
+        assert len(line.hypotheses[0].tokens) == 3
 
 
 def test_ensembles_and_shortlists_are_refused(ours, theirs):
@@ -165,8 +202,9 @@ def test_ensembles_and_shortlists_are_refused(ours, theirs):
         ours.config,
         shortlist=Shortlist(np.full((src, 1), 5), np.arange(tgt)[::-1], ""),
     )
-    with pytest.raises(DecodingError, match="without this program's shortlist"):
-        short.with_runtime(theirs.runtime)
+    for refused in (short.with_runtime, lambda runtime: fm.ctranslate2_runtime(short)):
+        with pytest.raises(DecodingError, match="without this program's shortlist"):
+            refused(theirs.runtime)
 
 
 def test_a_model_is_exported_and_compared_once(ours, cache, monkeypatch):
@@ -184,6 +222,32 @@ def test_a_model_is_exported_and_compared_once(ours, cache, monkeypatch):
     fm.ctranslate2_runtime(translator(seed=2), say=lines.append)
     fm.ctranslate2_runtime(ours, say=lines.append)
     assert len(list(cache.iterdir())) == 2 and len(lines) == 6, "what was used last stays"
+
+
+def test_a_damaged_model_is_made_again(ours, cache):
+    lines = []
+    fm.ctranslate2_runtime(ours)
+    (folder,) = cache.iterdir()
+    content = bytearray((folder / "model.bin").read_bytes())
+    content[-100] ^= 1
+    (folder / "model.bin").write_bytes(content)
+    runtime = fm.ctranslate2_runtime(ours, say=lines.append)
+    assert lines[0] == f"{folder}: is damaged and is made again" and len(lines) == 3
+    assert ours.with_runtime(runtime).translate(LINES[0]).text == ours.translate(LINES[0]).text
+    assert [path.name for path in cache.iterdir()] == [folder.name]
+
+
+def test_outputs_that_differ_are_refused_in_plain_words(ours, monkeypatch):
+    from_model = ctranslate2.from_model
+
+    def without(translator):
+        weights = from_model(translator)
+        weights["decoder/layers_1/feed_forward/b_out"][...] = 0
+        return weights
+
+    monkeypatch.setattr(ctranslate2, "from_model", without)
+    with pytest.raises(ExportError, match="gives other outputs than this program"):
+        fm.ctranslate2_runtime(ours)
 
 
 def test_an_output_is_not_continued_by_another_program(ours, theirs):

@@ -1,7 +1,7 @@
 """What searches for a `Translator`: this program's own search, or another program's."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.decoding.constraints.symbols import Continues
@@ -31,6 +31,10 @@ class OtherRuntime(Protocol):
     @property
     def name(self) -> str:
         """With what decides its outputs, such as "CTranslate2 4.8.5 in int8"."""
+
+    @property
+    def params(self) -> Any:
+        """The translator's parameters, from which its own were made."""
 
     def search(
         self,
