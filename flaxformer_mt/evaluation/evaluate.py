@@ -66,6 +66,7 @@ def files_of(directory: Path, name: str) -> Files:
 # Settings of a search that decide its outputs, as NAME.json has them.
 _SEARCH = {field.name for field in dataclasses.fields(DecodingConfig)}
 _SEARCH -= {"batch_tokens", "length_choice"}
+_OWN_SEARCH = "flaxformer_mt"  # what stands for this program, which NAME.json doesn't name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -153,6 +154,9 @@ def read_kept(directory: Path, name: str) -> System:
     scoring = content.get("scoring")
     if not isinstance(scoring, dict):
         scoring = {}
+    search = {key: content[key] for key in _SEARCH if key in content}
+    if search:
+        search["runtime"] = content.get("runtime", _OWN_SEARCH)
     return System(
         name=name,
         hypotheses=read_segments(str(files.hypotheses)),
@@ -161,7 +165,7 @@ def read_kept(directory: Path, name: str) -> System:
         tokenizer=scoring.get("tokenizer"),
         lowercase=scoring.get("lowercase"),
         language=scoring.get("language") or "",
-        search={key: content[key] for key in _SEARCH if key in content},
+        search=search,
     )
 
 
@@ -293,8 +297,14 @@ def evaluate(
     translations, seconds = translated
     hypotheses = [translation.text for translation in translations]
     assessment = assess(hypotheses, references, sources=sources, scoring=scoring)
+    origin = f"Weights: {translator.name}; beam {translator.config.beam_size}"
+    searched_by = {}
+    if translator.runtime is not None:
+        searched_by = {"runtime": translator.runtime.name}
+        origin += f"; searched by {translator.runtime.name}"
     settings = {
         "weights": translator.name,
+        **searched_by,
         **dataclasses.asdict(translator.config),
         "dtype": translator.model.config.dtype,
         "shortlist": translator.shortlist and translator.shortlist.digest,
@@ -315,7 +325,7 @@ def evaluate(
         directory=directory,
         settings=settings,
         examples=examples,
-        origin=f"Weights: {translator.name}; beam {translator.config.beam_size}",
+        origin=origin,
     )
     return Evaluation(
         name=name,
