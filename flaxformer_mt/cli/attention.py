@@ -17,7 +17,9 @@ from flaxformer_mt.cli.arguments import (
 )
 from flaxformer_mt.cli.figures import add_size
 from flaxformer_mt.cli.programs import keep_programs
-from flaxformer_mt.figures import FAR
+from flaxformer_mt.data.normalization import is_blank
+from flaxformer_mt.figures import FAR, FigureError
+from flaxformer_mt.figures.canvas import check_form
 from flaxformer_mt.rundir.layout import open_run
 
 _EPILOG = """Rows are queries: the pieces that attend; in the decoder, the piece about to be
@@ -95,8 +97,14 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         parser.error("--find needs --input FILE")
     if not options.find and (options.src is None or options.output is None):
         parser.error("give --src TEXT and --output FILE, or --find and --input FILE")
-    open_run(options.workdir)  # says what is wrong before JAX is loaded
+    # What is wrong shows before JAX is loaded.
+    open_run(options.workdir)
+    if options.find and options.output is not None and not options.output.endswith(".json"):
+        raise FigureError(f"{options.output}: --find writes JSON: the name must end in .json")
+    if not options.find and is_blank(options.src):
+        raise FigureError("--src is empty: give a sentence")
+    form = "" if options.find else check_form(options.output, others=("html",))
     keep_programs()
     from flaxformer_mt.cli.work.attention import draw, find
 
-    return find(options) if options.find else draw(options)
+    return find(options) if options.find else draw(options, form)
