@@ -297,17 +297,8 @@ def evaluate(
     translations, seconds = translated
     hypotheses = [translation.text for translation in translations]
     assessment = assess(hypotheses, references, sources=sources, scoring=scoring)
-    origin = f"Weights: {translator.name}; beam {translator.config.beam_size}"
-    searched_by = {}
-    if translator.runtime is not None:
-        searched_by = {"runtime": translator.runtime.name}
-        origin += f"; searched by {translator.runtime.name}"
     settings = {
-        "weights": translator.name,
-        **searched_by,
-        **dataclasses.asdict(translator.config),
-        "dtype": translator.model.config.dtype,
-        "shortlist": translator.shortlist and translator.shortlist.digest,
+        **_settings_of(translator),
         "seconds": seconds,
         "split_lines": [
             number for number, translation in enumerate(translations, 1) if translation.split
@@ -325,7 +316,7 @@ def evaluate(
         directory=directory,
         settings=settings,
         examples=examples,
-        origin=origin,
+        origin=_origin(translator),
     )
     return Evaluation(
         name=name,
@@ -334,3 +325,22 @@ def evaluate(
         seconds=seconds,
         files=files,
     )
+
+
+def _settings_of(translator: Translator) -> dict[str, Any]:
+    """What decides the translations, as NAME.json has it; `runtime` only for another program."""
+    runtime = translator.runtime
+    return {
+        "weights": translator.name,
+        **({} if runtime is None else {"runtime": runtime.name}),
+        **dataclasses.asdict(translator.config),
+        "dtype": translator.model.config.dtype,
+        "shortlist": translator.shortlist and translator.shortlist.digest,
+    }
+
+
+def _origin(translator: Translator) -> str:
+    """The same in a line of the page."""
+    runtime = translator.runtime
+    searched_by = "" if runtime is None else f"; searched by {runtime.name}"
+    return f"Weights: {translator.name}; beam {translator.config.beam_size}{searched_by}"
