@@ -1,7 +1,8 @@
 """Decoding beside other runtimes: the same weights, sentences and cores, runs taken in turns.
 
 python -m benchmarks.decoding_speed --workdir DIR [--ours NAME ...] [--peers NAME ...] [--rounds N]
-    [--sentences N] [--batches N ...] [--layers N] [--beams N ...] [--run RUN --input FILE [--name NAME]]
+    [--sentences N] [--batches N ...] [--layers N] [--beams N ...]
+    [--run RUN --input FILE [--name NAME]]
 
 A base-size model (paper, Table 3, a vocabulary of 32,000) with random weights translates sources of
 10 to 50 tokens into 32 tokens each, in a process of its own for each contestant. Random weights say

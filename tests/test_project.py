@@ -21,7 +21,8 @@ from packaging.version import Version
 import flaxformer_mt.data
 from flaxformer_mt.cli.arguments import take_overrides
 from flaxformer_mt.cli.main import COMMANDS, module_of
-from flaxformer_mt.config import read_config
+from flaxformer_mt.config import default_config, read_config, to_dict
+from flaxformer_mt.rundir import layout
 from tests import mutations
 from tests.docs.markdown import blocks, commands, guides, pages
 
@@ -69,10 +70,11 @@ for command in ([], *([name] for name in COMMANDS)):
     assert done.returncode == 0, done.stderr
 
 
-def test_wrong_arguments_load_no_heavy_library():
+def test_wrong_arguments_load_no_heavy_library(tmp_path):
     """A misspelt flag, setting or folder shows at once: a command loads what its work needs only
     when its arguments are right (`cli/work`)."""
     setting = ["--config", "quickstart", "--config.training.stps=3"]
+    run = layout.create(tmp_path / "run", to_dict(default_config()), ["test"])
     code = f"""
 import contextlib, sys
 from flaxformer_mt.cli.main import COMMANDS, main
@@ -89,6 +91,9 @@ wrong += [["compare", "a.de", "b.de", "--ref", "c.de", "--comet-gpus", "1"]]
 wrong += [["figures", "curves", "--output", "a.svg"]]
 wrong += [["figures", "schedule", "run", "--output", "a.svg"]]
 wrong += [["attention", *place, "--src", "a", "--output", "a.svg"]]
+attention = ["attention", "--workdir", "{run}"]
+wrong += [[*attention, "--src", source, "--output", "a.gif"] for source in ("a", " ")]
+wrong += [[*attention, "--find", "--input", "a.en", "--output", "a.svg"]]
 wrong += [["export", *place, "--format", "ctranslate2", "--output", "exported"]]
 for command in wrong:
     status = 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
 from flaxformer_mt.attention import KINDS
@@ -17,7 +18,9 @@ from flaxformer_mt.cli.arguments import (
 )
 from flaxformer_mt.cli.figures import add_size
 from flaxformer_mt.cli.programs import keep_programs
-from flaxformer_mt.figures import FAR
+from flaxformer_mt.data.normalization import is_blank
+from flaxformer_mt.figures import FAR, FigureError
+from flaxformer_mt.figures.canvas import check_form
 from flaxformer_mt.rundir.layout import open_run
 
 _EPILOG = """Rows are queries: the pieces that attend; in the decoder, the piece about to be
@@ -87,6 +90,18 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     search = parser.add_argument_group("search for the heads most worth drawing")
     flags(search, _FIND, far=FAR, top=3, sentences=500)
     options = parser.parse_args(arguments)
+    _check_flags(options, parser)
+    # What is wrong shows before JAX is loaded.
+    open_run(options.workdir)
+    form = _form(options)
+    keep_programs()
+    from flaxformer_mt.cli.work.attention import draw, find
+
+    return find(options) if options.find else draw(options, form)
+
+
+def _check_flags(options: Namespace, parser: ArgumentParser) -> None:
+    """Refuses flags that don't belong together, or are missing."""
     for name in _OF_PICTURES if options.find else _OF_FIND:
         if getattr(options, name) is not None:
             verb = "can't be used with" if options.find else "needs"
@@ -95,8 +110,17 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         parser.error("--find needs --input FILE")
     if not options.find and (options.src is None or options.output is None):
         parser.error("give --src TEXT and --output FILE, or --find and --input FILE")
-    open_run(options.workdir)  # says what is wrong before JAX is loaded
-    keep_programs()
-    from flaxformer_mt.cli.work.attention import draw, find
 
-    return find(options) if options.find else draw(options)
+
+def _form(options: Namespace) -> str:
+    """The form of --output by its name's ending; "" without one. Raises FigureError for a wrong
+    ending, and for an empty --src."""
+    if not options.find:
+        if is_blank(options.src):
+            raise FigureError("--src is empty: give a sentence")
+        return check_form(options.output, others=("html",))
+    if options.output is None:
+        return ""
+    if not options.output.endswith(".json"):
+        raise FigureError(f"{options.output}: --find writes JSON: the name must end in .json")
+    return "json"

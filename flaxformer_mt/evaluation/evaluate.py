@@ -66,6 +66,7 @@ def files_of(directory: Path, name: str) -> Files:
 # Settings of a search that decide its outputs, as NAME.json has them.
 _SEARCH = {field.name for field in dataclasses.fields(DecodingConfig)}
 _SEARCH -= {"batch_tokens", "length_choice"}
+_OWN_SEARCH = "flaxformer_mt"  # what stands for this program, which NAME.json doesn't name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -153,6 +154,9 @@ def read_kept(directory: Path, name: str) -> System:
     scoring = content.get("scoring")
     if not isinstance(scoring, dict):
         scoring = {}
+    search = {key: content[key] for key in _SEARCH if key in content}
+    if search:
+        search["runtime"] = content.get("runtime", _OWN_SEARCH)
     return System(
         name=name,
         hypotheses=read_segments(str(files.hypotheses)),
@@ -161,7 +165,7 @@ def read_kept(directory: Path, name: str) -> System:
         tokenizer=scoring.get("tokenizer"),
         lowercase=scoring.get("lowercase"),
         language=scoring.get("language") or "",
-        search={key: content[key] for key in _SEARCH if key in content},
+        search=search,
     )
 
 
@@ -294,10 +298,7 @@ def evaluate(
     hypotheses = [translation.text for translation in translations]
     assessment = assess(hypotheses, references, sources=sources, scoring=scoring)
     settings = {
-        "weights": translator.name,
-        **dataclasses.asdict(translator.config),
-        "dtype": translator.model.config.dtype,
-        "shortlist": translator.shortlist and translator.shortlist.digest,
+        **_settings_of(translator),
         "seconds": seconds,
         "split_lines": [
             number for number, translation in enumerate(translations, 1) if translation.split
@@ -315,7 +316,7 @@ def evaluate(
         directory=directory,
         settings=settings,
         examples=examples,
-        origin=f"Weights: {translator.name}; beam {translator.config.beam_size}",
+        origin=_origin(translator),
     )
     return Evaluation(
         name=name,
@@ -324,3 +325,22 @@ def evaluate(
         seconds=seconds,
         files=files,
     )
+
+
+def _settings_of(translator: Translator) -> dict[str, Any]:
+    """What decides the translations, as NAME.json has it; `runtime` only for another program."""
+    runtime = translator.runtime
+    return {
+        "weights": translator.name,
+        **({} if runtime is None else {"runtime": runtime.name}),
+        **dataclasses.asdict(translator.config),
+        "dtype": translator.model.config.dtype,
+        "shortlist": translator.shortlist and translator.shortlist.digest,
+    }
+
+
+def _origin(translator: Translator) -> str:
+    """The same in a line of the page."""
+    runtime = translator.runtime
+    searched_by = "" if runtime is None else f"; searched by {runtime.name}"
+    return f"Weights: {translator.name}; beam {translator.config.beam_size}{searched_by}"

@@ -109,11 +109,14 @@ class Card:
     def _scores(self) -> Iterator[str]:
         """Not a table: signatures contain bars."""
         if self.evaluations:
-            yield "Translated by flaxformer-mt's own search.\n"
+            has_others = any("runtime" in evaluation for evaluation in self.evaluations)
+            unless = ", unless another program is named" if has_others else ""
+            yield f"Translated by flaxformer-mt's own search{unless}.\n"
         for evaluation in self.evaluations:
+            program = f", {evaluation['runtime']}" if "runtime" in evaluation else ""
             yield (
                 f"- `{evaluation['name']}` (beam {evaluation['beam_size']}, length penalty "
-                f"{evaluation['length_penalty']:g})"
+                f"{evaluation['length_penalty']:g}{program})"
             )
             for name, score in evaluation["metrics"].items():
                 yield f"  - {name} **{score:.2f}** `{evaluation['signatures'][name]}`"

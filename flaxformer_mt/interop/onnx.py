@@ -72,7 +72,8 @@ def _save(model: Any, path: Path) -> None:
     """Writes the file; arrays of a model that is too large for one go into a second, NAME_data."""
     onnx = package_of_extra("onnx", "the format 'onnx' is written by the package")
     apart = {}
-    if model.ByteSize() > _LONGEST_FILE:
+    # Not `model.ByteSize()`, which serialises the model and fails above 2 GiB.
+    if sum(len(array.raw_data) for array in model.graph.initializer) > _LONGEST_FILE:
         apart = {"save_as_external_data": True, "location": f"{path.name}_data"}
     onnx.save_model(model, str(path), **apart)
 

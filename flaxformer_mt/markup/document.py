@@ -90,8 +90,8 @@ class Segment:
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """What is between the segments, and their numbers in the places where they belong; a segment
-    that is an attribute's may be in another one's marks instead."""
+    """What is between the segments, and their numbers in the places where they belong. A segment of
+    an attribute, a text box or a note may be in the marks of a later one instead."""
 
     parts: Raw
     segments: tuple[Segment, ...]
@@ -100,7 +100,9 @@ class Document:
         """The document with these contents for its segments."""
         texts = ["".join(part for part in raw if isinstance(part, str)) for raw in contents]
         for number, raw in enumerate(contents):
-            # Only text has marks with attributes in them, and attributes have no marks.
+            # Numbers here are lower than `number`, so these texts are whole: `Assembler.value` and
+            # `include` add the inner segments when the marks are read, and the segment around them
+            # is added when its paragraph ends.
             if any(isinstance(part, int) for part in raw):
                 texts[number] = "".join(
                     texts[part] if isinstance(part, int) else part for part in raw

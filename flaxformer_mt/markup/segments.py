@@ -35,7 +35,7 @@ class Assembler:
         self._parts: list[str | int] = []
         self._segments: list[Segment] = []
         self._run: list[_Item] = []
-        self._kept: list[str] = []  # of the last item, if it is kept
+        self._kept: list[str | int] = []  # of the last item, if it is kept
 
     def block(self, raw: Raw) -> None:
         """Markup between two texts."""
@@ -59,8 +59,9 @@ class Assembler:
         if parts_words:
             self._run.append(_Item("blank", (), " "))
 
-    def kept(self, raw: str) -> None:
-        """A part of something inline that isn't translated; neighbouring parts are one point."""
+    def kept(self, raw: str | int) -> None:
+        """A part of something inline that isn't translated, or a segment's number; neighbouring
+        parts are one point."""
         if not self._run or self._run[-1].kind != "kept":
             self._kept = []
             self._run.append(_Item("kept", self._kept))

@@ -33,8 +33,11 @@ _DEEPEST = 3  # text boxes within one another that are translated
 
 
 def read_word(text: str) -> Document:
-    """The document of a part of a Word file. The paragraphs of text boxes are texts of their own;
-    deleted text and fields but for links stay as they are. Raises MarkupError."""
+    """The document of a part of a Word file. The paragraphs of text boxes are texts of their own,
+    also within a field; deleted text and other fields than links stay as they are.
+
+    Raises MarkupError.
+    """
     namespace = _NAMESPACE.search(text)
     name = namespace[1] if namespace else "w"
     return _document(read_events(text), f"{name}:" if name else "", within=0)
@@ -59,7 +62,7 @@ class _Piece:
     raw: str = ""
     text: str = ""
     format: str = ""
-    box: Document | None = None  # with paragraphs of its own
+    box: Document | None = None  # the same with paragraphs of its own, to translate
 
 
 class _Markup(str):
@@ -189,7 +192,7 @@ class _Paragraph:
             elif box := self._box(inner):
                 around = f"<{self._prefix}r>{format}", f"</{self._prefix}r>"
                 parts = (around[0], *box.parts, around[1])
-                yield _Piece("point", box=dataclasses.replace(box, parts=parts))
+                yield _Piece("point", alone, box=dataclasses.replace(box, parts=parts))
             elif name not in _DROPPED and not raw.isspace():
                 yield _Piece("point", alone)
             place = end
@@ -273,15 +276,13 @@ def _put(piece: _Piece, own: str, assembler: Assembler) -> None:
             assembler.opening(piece.text, (_Markup(piece.raw),))
         case "close":
             assembler.closing(piece.text, (_Markup(piece.raw),))
-        case "point" if piece.box is not None:
-            parts = assembler.include(piece.box)
-            assembler.point(
-                tuple(_Markup(part) if isinstance(part, str) else part for part in parts)
-            )
         case "blank":
             assembler.point((_Markup(piece.raw),), parts_words=True)
         case _:
-            assembler.kept(_Markup(piece.raw))
+            # Boxes in a field are part of the one point that it is.
+            parts = assembler.include(piece.box) if piece.box else (piece.raw,)
+            for part in parts:
+                assembler.kept(_Markup(part) if isinstance(part, str) else part)
 
 
 @dataclasses.dataclass(frozen=True)

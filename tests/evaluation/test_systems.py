@@ -4,18 +4,21 @@ import functools
 import gzip
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from flaxformer_mt.decoding.text.translation import Hypothesis, Translation
 from flaxformer_mt.evaluation import evaluate
-from flaxformer_mt.evaluation.compare import common_scoring, common_text, find_system
+from flaxformer_mt.evaluation.compare import common_scoring, common_text, compare, find_system
 from flaxformer_mt.evaluation.evaluate import System, check, keep, kept_names, read_kept
 from flaxformer_mt.evaluation.metrics import ScoringError
 from flaxformer_mt.evaluation.references import Given, References
 from flaxformer_mt.evaluation.scoring import Scoring, assess
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.paths import as_path, write_text
+from tests.interop.translators import translator
 from tests.rundir.buckets import needs_clients
 
 REFERENCES, SOURCES = ["a b c d", "e f g h\u2028"], ["A", "E"]
@@ -73,6 +76,30 @@ def test_an_evaluation_comes_back_as_it_was_kept(run):
     (run / "evaluation" / "first.json").write_text(json.dumps({"metrics": {}}))
     system = find_system(str(run))
     assert (system.references, system.sources, system.tokenizer) == (None, None, None)
+
+
+def test_the_program_that_searched_is_kept_shown_and_compared(tmp_path):
+    hypotheses = [Hypothesis(text=text, tokens=(), log_prob=-1.0, score=-1.0) for text in "ab"]
+    translations = [Translation(hypotheses=(hypothesis,)) for hypothesis in hypotheses]
+    own = translator()
+    theirs = own.with_runtime(SimpleNamespace(name="Another 1.0"))
+    scoring = Scoring(ter=False, resamples=0)
+    scores, pages = [], []
+    for name, searched in (("own", own), ("theirs", theirs)):
+        how = {"directory": tmp_path, "scoring": scoring, "examples": 1}
+        how["translated"] = (translations, 1.0)
+        files = evaluate.evaluate(searched, SOURCES, REFERENCES, name=name, **how).files
+        scores.append(json.loads(files.scores.read_text()))
+        pages.append(files.page.read_text())
+    assert scores[0].keys() == scores[1].keys() - {"runtime"}
+    assert scores[1]["runtime"] == "Another 1.0"
+    assert "; searched by Another 1.0</p>" in pages[1] and "searched by" not in pages[0]
+
+    notes = []
+    systems = [f"{name}={tmp_path / name}.json" for name in ("own", "theirs")]
+    compare(systems, methods=["randomization"], trials=10, note=notes.append)
+    of_runtime = "runtime Another 1.0, not flaxformer_mt"
+    assert notes == [f"theirs: was searched otherwise than own: {of_runtime}"]
 
 
 def test_several_references_come_back_with_those_that_are_missing(tmp_path):

@@ -132,6 +132,15 @@ Translated by flaxformer-mt's own search.
     assert "metrics:" not in second and 'name = "."' in second
 
 
+def test_the_card_names_another_program_that_searched():
+    own = {"beam_size": 4, "length_penalty": 0.6, "metrics": {}, "signatures": {}}
+    theirs = own | {"name": "theirs", "runtime": "CTranslate2 1.0"}
+    card = Card(data=DataConfig(), evaluations=[own | {"name": "own"}, theirs])
+    assert "own search, unless another program is named.\n" in card.body()
+    assert "- `own` (beam 4, length penalty 0.6)\n" in card.body()
+    assert "- `theirs` (beam 4, length penalty 0.6, CTranslate2 1.0)\n" in card.body()
+
+
 def test_the_card_names_data_and_commands_without_the_folders_of_a_machine():
     corpora = (
         CorpusConfig(name="mine", src="/corpora/a.en", tgt="b.de"),

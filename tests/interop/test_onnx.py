@@ -6,7 +6,8 @@
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -207,7 +208,7 @@ def test_the_settings_say_what_the_model_is(tmp_path):
 
 
 def test_arrays_of_a_model_too_large_for_a_file_are_in_a_second(tmp_path, monkeypatch):
-    monkeypatch.setattr(onnx, "_LONGEST_FILE", 40_000)
+    monkeypatch.setattr(onnx, "_LONGEST_FILE", 30_000)
     made = written(tmp_path)
     assert not (tmp_path / "encoder_model.onnx_data").exists()
     data = tmp_path / "decoder_model_merged.onnx_data"
@@ -216,6 +217,26 @@ def test_arrays_of_a_model_too_large_for_a_file_are_in_a_second(tmp_path, monkey
     reference = Reference(made)
     runtime = onnx.ONNXRuntime(tmp_path, numbering_of(made))
     assert runtime.greedy([[*source, EOS]], [8]) == [reference.greedy([[*source, EOS]])[0][:7]]
+
+
+class SeemsTooLarge(NamedTuple):
+    """A model's arrays, and what protobuf does with a message of more than 2 GiB."""
+
+    graph: Any
+
+    def ByteSize(self) -> int:
+        raise ValueError("Failed to serialize proto")
+
+
+@pytest.mark.parametrize(("longest", "has_second"), [(4096, False), (4095, True)])
+def test_whether_a_second_file_is_needed_is_known_by_the_arrays(longest, has_second, monkeypatch):
+    array = onnx_package.numpy_helper.from_array(np.zeros(512, np.float32), "a")
+    graph = onnx_package.helper.make_graph([], "g", [], [], [array, array])
+    save = mock.Mock()
+    monkeypatch.setattr(onnx_package, "save_model", save)
+    monkeypatch.setattr(onnx, "_LONGEST_FILE", longest)
+    onnx._save(SeemsTooLarge(graph), Path("m.onnx"))
+    assert save.call_args.kwargs.get("save_as_external_data", False) == has_second
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,17 @@ def test_text_boxes_of_word_are_translated():
     assert text == run("TWO ONE") + in_box(inner_translated)
 
 
+@pytest.mark.parametrize("code", ["SHAPE \\* MERGEFORMAT", "HYPERLINK x"])
+def test_text_boxes_within_fields_stay_there(code):
+    def field(box: str) -> str:
+        parts = [FIELD.format(kind) for kind in ("begin", "separate", "end")]
+        return parts[0] + CODE.format(code) + parts[1] + box + run("two") + parts[2]
+
+    box = "<w:r><w:rPr><w:b/></w:rPr>" + BOX.format("<w:p>{}</w:p>") + "</w:r>"
+    text = in_word(run("see one ") + field(box.format(run("a b"))))
+    assert text == run("ONE SEE") + run(" ") + field(box.format(run("B A")))
+
+
 @pytest.mark.parametrize("format", ["docx", "odt"])
 def test_text_boxes_deep_within_others_take_linear_time(format):
     deep = "x"

@@ -11,10 +11,8 @@ from flaxformer_mt.attention.page import attention_page
 from flaxformer_mt.attention.weights import pick
 from flaxformer_mt.cli.arguments import as_asked, print_json
 from flaxformer_mt.cli.work.figures import make_folder, write_drawn
-from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.evaluation.evaluate import read_segments
-from flaxformer_mt.figures import FigureError
-from flaxformer_mt.figures.canvas import Layout, check_form, require_matplotlib
+from flaxformer_mt.figures.canvas import Layout, require_matplotlib
 from flaxformer_mt.figures.drawings import STYLES
 from flaxformer_mt.figures.find import (
     AttendedSentence,
@@ -33,12 +31,9 @@ from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.rundir.paths import as_path, check_output, write_json
 
 
-def draw(options: Namespace) -> int:
-    """Draws one sentence's attention; returns the exit status."""
-    form = check_form(options.output, others=("html",))
+def draw(options: Namespace, form: str) -> int:
+    """Draws one sentence's attention in the output's `form`; returns the exit status."""
     check_output(options.output)
-    if is_blank(options.src):
-        raise FigureError("--src is empty: give a sentence")
     kind: Kind = options.kind or "cross"
     translator = as_asked(options, fm.Translator.load(options.workdir, which=options.weights))
     sentence = AttendedSentence(number=1, src=options.src, tgt=options.tgt or "")
@@ -117,8 +112,6 @@ def find(options: Namespace) -> int:
 def _check_outputs(options: Namespace) -> None:
     """Raises errors about --output and --draw before anything is computed."""
     if options.output is not None:
-        if not options.output.endswith(".json"):
-            raise FigureError(f"{options.output}: --find writes JSON: the name must end in .json")
         check_output(options.output)
     if options.draw is not None:
         require_matplotlib()
