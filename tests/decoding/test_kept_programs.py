@@ -127,13 +127,16 @@ def test_an_edit_of_the_same_size_and_time_is_another_source(tmp_path):
     assert len({first, edited, sources_digest(tmp_path)}) == 3
 
 
-@pytest.mark.parametrize("damage", [b"", b"x" * 100, None])
+@pytest.mark.parametrize("damage", [b"", b"x" * 100, "digest", "program"])
 def test_a_damaged_file_is_named_and_replaced(folder, caplog, damage):
     numbers = np.arange(4, dtype=np.float32)
     started(numbers, 3)
     (path,) = folder.iterdir()
     whole = path.read_bytes()
-    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]) if damage is None else damage)
+    if isinstance(damage, str):
+        place = {"digest": 0, "program": len(whole) - 1}[damage]
+        damage = whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
+    path.write_bytes(damage)
     with caplog.at_level(logging.WARNING):
         assert started(numbers, 3) == [0, 1, 8, 27]
     assert f"{path}: a kept program is damaged" in caplog.text
