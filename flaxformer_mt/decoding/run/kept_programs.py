@@ -36,6 +36,9 @@ _PACKAGE = "flaxformer_mt."
 _DIGEST = hashlib.sha256().digest_size
 # Settings of JAX that say where programs are kept, and not what they are.
 _OF_THE_CACHE = ("compilation_cache", "persistent_cache")
+# XLA's default, but JAX remembers a program compiled with options apart from the same one without
+# any, which may have been read from its cache.
+_APART = {"xla_embed_ir_in_executable": False}
 # In the place of a program that JAX can't write, so that its own cache is used from then on.
 _UNWRITABLE = b"JAX cannot write this program\n"
 
@@ -172,7 +175,7 @@ def _made(
         )
 
     with on_mesh(mesh), compiled_afresh() as can_be_kept:
-        compiled = program.lower(*arguments, **settings).compile()
+        compiled = program.lower(*arguments, **settings).compile(_APART)
     if can_be_kept:
         entries.put(name, _content(compiled))
     return compiled
