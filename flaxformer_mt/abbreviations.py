@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import re
 import sys
+import threading
 from typing import Any
 
 # ISO 639-3 and 639-2/B codes, as in FLORES's `deu_Latn`, of languages that are named below.
@@ -191,6 +192,7 @@ _SEVERAL_INITIALS = re.compile(r"(?:[A-Z]\.)++[A-Z]|[ap]\.m")
 # Of Moses's lists, those that are common words: they are abbreviations only before numbers, too.
 _WORDS = {"de": "Art Bart", "fr": "art vol", "it": "post", "ru": "лиц тел хор"}
 _BEFORE_ALL_NUMBERS = "No Nos Nr Fig Figs Tab Vol Art Op"
+_IMPORTING = threading.Lock()  # sacremoses
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,9 +227,16 @@ def base_of(language: str) -> str:
     return _TWO_LETTERS.get(base, base)
 
 
-@functools.cache
 def moses_lists() -> Any:
-    """sacremoses's `NonbreakingPrefixes`: Moses's lists of abbreviations.
+    """sacremoses's `NonbreakingPrefixes`: Moses's lists of abbreviations. Threads may call it at
+    the same time."""
+    with _IMPORTING:
+        return _imported_lists()
+
+
+@functools.cache
+def _imported_lists() -> Any:
+    """By one thread at a time, since it edits `sys.modules`.
 
     The package's `__init__` also imports its tokenizers, whose patterns take 0.3 s to compile. So
     the package stands in `sys.modules` without having been run while its module of lists is

@@ -1,12 +1,16 @@
 """Where sentences end: nothing is lost, no sentence has a line break, doubt cuts nothing."""
 
+import importlib
 import re
+import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from flaxformer_mt.abbreviations import abbreviations
+from flaxformer_mt.abbreviations import _imported_lists, abbreviations, moses_lists
 from flaxformer_mt.sentences import sentence_ends, split_sentences, unquoted
 
 LINE_ENDS = "\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029"
@@ -364,3 +368,24 @@ def test_time_is_linear(unit):
 
     # A quadratic one would take 400 times as long; the limit is far from both.
     assert seconds(unit * 100_000) < 40 * max(seconds(unit * 5_000), 0.005)
+
+
+def test_threads_that_need_moses_lists_first_import_them_once(monkeypatch):
+    together, imported, import_module = threading.Barrier(4), [], importlib.import_module
+
+    def slow_import(name: str):
+        imported.append(name)
+        time.sleep(0.05)  # while others come
+        return import_module(name)
+
+    def lists(_: int):
+        together.wait()
+        return moses_lists()
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == "sacremoses"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(importlib, "import_module", slow_import)
+    _imported_lists.cache_clear()
+    with ThreadPoolExecutor(4) as pool:
+        assert len({*map(id, pool.map(lists, range(4)))}) == 1
+    assert imported == ["sacremoses.corpus"] and "sacremoses" not in sys.modules

@@ -157,6 +157,7 @@ def working_time() -> float:
     return time.monotonic() - compiling
 
 
+@functools.cache
 def machine() -> str:
     """A name for this kind of CPU, by its instruction sets."""
     features = " ".join(sorted(cpu_features()))

@@ -37,6 +37,7 @@ from flaxformer_mt.rundir.paths import COMMITTED, check_readable, is_remote
 if TYPE_CHECKING:
     import orbax.checkpoint as ocp
 
+_LOGGER = logging.getLogger(__name__)
 T = TypeVar("T")
 
 META_VERSION = 1
@@ -251,15 +252,20 @@ def _read_arrays(place: Path, targets: Mapping[str, jax.ShapeDtypeStruct]) -> di
     if not is_remote(place) and all(
         len(leaf.sharding.device_set) == 1 for leaf in targets.values()
     ):
-        with contextlib.suppress(Exception):  # TensorStore raises anything
+        try:
             return _read_by_tensorstore(place, targets)
+        except MemoryError:  # Orbax would need more
+            raise
+        except Exception as error:  # TensorStore raises anything
+            _LOGGER.debug("%s: TensorStore alone can't read it: %s", place, first_line(error))
     return _read_by_orbax(place, targets)
 
 
 def _read_by_tensorstore(
     place: Path, targets: Mapping[str, jax.ShapeDtypeStruct]
 ) -> dict[str, jax.Array]:
-    base = f"file://{place.absolute()}/"
+    # No address, in which "%", "#" and "?" have meanings of their own.
+    base = {"driver": "file", "path": f"{place.absolute()}/"}
     opening = {
         path: tensorstore.open(
             {

@@ -373,7 +373,7 @@ def test_length_rules_are_settings():
         assert output.at_limit == (len(output.tokens) + 1 == limit)
 
 
-def test_no_sentences_need_more_than_was_compiled(monkeypatch, large):
+def test_no_sentences_need_more_than_was_compiled(monkeypatch, large, nothing_kept):
     longest, count, beams = 14, 4, 3  # of which no other test compiles a search
     monkeypatch.setattr(sizes, "SHORTEST_ROOM", 4)
     with logged_times("backend_compile_duration") as compiled:
@@ -391,7 +391,7 @@ def test_no_sentences_need_more_than_was_compiled(monkeypatch, large):
 
 
 @pytest.fixture
-def accelerator(monkeypatch, large):
+def accelerator(monkeypatch, large, nothing_kept):
     """Models are searched as on an accelerator, in batches of 4 positions and more, of one row if
     the sources are no more."""
     monkeypatch.setattr(sizes, "COMPILES_FAST", ())
@@ -582,7 +582,7 @@ def threads_that_stay() -> int:
     return threading.active_count()
 
 
-def test_a_small_model_needs_few_programs_whatever_the_lengths(monkeypatch):
+def test_a_small_model_needs_few_programs_whatever_the_lengths(monkeypatch, nothing_kept):
     model, params = tiny()
     longer = Transformer(dataclasses.replace(model.config, max_length=300), VOCAB, VOCAB)
     settings = {"members": ((params,), (longer,)), "beam_size": 5, "max_extra_tokens": 40}

@@ -1,8 +1,10 @@
 """Saving and restoring: bit-equal, asynchronous, and the right steps kept."""
 
 import dataclasses
+import logging
 import shutil
 import zlib
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +12,11 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.config import TrainingConfig
-from flaxformer_mt.rundir import CheckpointError, checkpoint_format
+from flaxformer_mt.rundir import CheckpointError, UnreadError, checkpoint_format
 from flaxformer_mt.rundir.checkpoint_choice import best_steps, list_steps, select_step
 from flaxformer_mt.rundir.checkpoints import Checkpoints
 from flaxformer_mt.rundir.digests import flatten_paths
+from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.weights import load_params
 from tests.rundir.snapshots import KEEP_ALL, abstract, assert_same, full_disk, snapshot
 from tests.training.examples import assert_same as assert_same_trees
@@ -45,6 +48,32 @@ def test_weights_are_read_without_orbax_as_orbax_reads_them(run, saved, monkeypa
     monkeypatch.setattr(checkpoint_format, "_read_by_orbax", None)
     assert_same_trees(load_params(run, 7), state.params)
     assert_same_trees(flatten_paths(load_params(run, 7)), read)
+
+
+@pytest.mark.parametrize("name", ["a#b", "a?b", "a%20b", "a%zz", "50%"])
+def test_weights_are_read_without_orbax_below_any_name(run, saved, monkeypatch, name):
+    saved(snapshot(7))
+    # A reader that takes the name for an address would read these instead.
+    shutil.copytree(run.path, run.path.parent / "a b" / "run")
+    moved = RunDirectory(shutil.move(run.path, run.path.parent / name / "run"))
+    monkeypatch.setattr(checkpoint_format, "_read_by_orbax", None)
+    assert_same_trees(load_params(moved, 7), snapshot(7).params)
+
+
+def test_what_tensorstore_alone_cannot_read_is_told_and_read_by_orbax(
+    run, saved, monkeypatch, caplog
+):
+    saved(snapshot(7))
+    failing = mock.Mock(side_effect=ValueError("another format"))
+    monkeypatch.setattr(checkpoint_format, "_read_by_tensorstore", failing)
+    with caplog.at_level(logging.DEBUG, checkpoint_format.__name__):
+        assert_same_trees(load_params(run, 7), snapshot(7).params)
+    assert f"{run.checkpoints / '7' / 'params'}: TensorStore alone can't read it" in caplog.text
+
+    monkeypatch.setattr(checkpoint_format, "_read_by_orbax", None)
+    failing.side_effect = MemoryError
+    with pytest.raises(UnreadError, match="MemoryError"):
+        load_params(run, 7)
 
 
 def test_a_run_without_checkpoints_has_none_to_restore(run):

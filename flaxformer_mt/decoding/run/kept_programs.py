@@ -27,7 +27,7 @@ from jax.sharding import Mesh
 from jax.stages import Compiled
 
 from flaxformer_mt.data.processes import processors
-from flaxformer_mt.parallel.compile_cache import compiled_afresh, kept_entries
+from flaxformer_mt.parallel.compile_cache import compiled_afresh, kept_entries, machine
 from flaxformer_mt.parallel.mesh import on_mesh
 from flaxformer_mt.versions import package_versions
 
@@ -36,6 +36,11 @@ _PACKAGE = "flaxformer_mt."
 _DIGEST = hashlib.sha256().digest_size
 # Settings of JAX that say where programs are kept, and not what they are.
 _OF_THE_CACHE = ("compilation_cache", "persistent_cache")
+# XLA's default, but JAX remembers a program compiled with options apart from the same one without
+# any, which may have been read from its cache.
+_APART = {"xla_embed_ir_in_executable": False}
+# In the place of a program that JAX can't write, so that its own cache is used from then on.
+_UNWRITABLE = b"JAX cannot write this program\n"
 
 
 class KeptPrograms:
@@ -53,7 +58,7 @@ class KeptPrograms:
         compiled one doesn't take. The arguments may be abstract."""
         leaves, structure = jax.tree.flatten(arguments)
         forms = tuple(map(_form, leaves))
-        key = (program, structure, forms, tuple(settings.items()), mesh)
+        key = (program, structure, forms, tuple(settings.items()), mesh, _jax_settings())
         with self._lock:
             future = self._known.get(key)
             is_new = future is None
@@ -77,8 +82,8 @@ def description(
     settings: Mapping[str, Any],
     mesh: Mesh,
 ) -> str | None:
-    """All that decides what a program is compiled to, but for the machine's kind of CPU, which
-    names the folder. None if it can't be told, as with a caller's own mask: its code may change."""
+    """All that decides what a program is compiled to. None if it can't be told, as with a caller's
+    own mask: its code may change."""
     devices = [(device.id, device.platform) for device in mesh.devices.flat]
     parts = [program.__name__, structure, forms, mesh.shape, devices]
     described = _fields([(name, settings[name]) for name in sorted(settings)])
@@ -88,8 +93,8 @@ def description(
 
 
 def _described(setting: Any) -> str | None:
-    """A static setting in words; None for an object that is no plain one, nor made of plain ones by
-    this package."""
+    """A static setting as text. None unless it is a plain value, or a tuple or one of our own
+    dataclasses that holds only such settings."""
     kind = type(setting)
     if setting is None or kind in (bool, int, float, str):
         return repr(setting)
@@ -103,7 +108,7 @@ def _described(setting: Any) -> str | None:
 
 
 def _fields(settings: Iterable[tuple[Any, Any]]) -> str | None:
-    """Named settings in words; None if one of them has none."""
+    """Named settings as text; None if one of them has none."""
     described = {name: _described(setting) for name, setting in settings}
     return None if None in described.values() else repr(described)
 
@@ -114,29 +119,37 @@ def _form(leaf: Any) -> Hashable:
     return aval.shape, str(aval.dtype), bool(aval.weak_type)
 
 
-@functools.cache
-def _sources() -> str:
-    """A digest of this package's files by size and time, as Python tells whether bytecode is of its
-    source."""
+def sources_digest(package: Path) -> str:
+    """A digest of the names and contents of a package's sources. It takes some 10 ms."""
     digest = hashlib.sha256()
-    package = Path(__file__).parents[2]
     for path in sorted(package.rglob("*.py")):
-        status = path.stat()
-        digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+        if path.is_file():  # and no editor's dangling link
+            content = path.read_bytes()
+            digest.update(f"{path.relative_to(package)}\0{len(content)}\n".encode() + content)
     return digest.hexdigest()
 
 
+# Taken now, with the code that this process runs: by the first search, files may have been edited.
+_SOURCES = sources_digest(Path(__file__).parents[2])
+
+
+def _jax_settings() -> tuple[tuple[str, Hashable], ...]:
+    """JAX's settings, as they are in this thread and context, but for those of its cache."""
+    return tuple(pair for pair in jax.config.values.items() if not _is_of_the_cache(pair[0]))
+
+
+@functools.cache
+def _is_of_the_cache(name: str) -> bool:
+    return any(part in name for part in _OF_THE_CACHE)
+
+
 def _environment() -> str:
-    """Versions, and settings of this process."""
+    """Versions, the kind of CPU, and settings of this process."""
     versions = package_versions(("jax", "jaxlib", "flax", "numpy"))
-    jax_settings = sorted(
-        (name, str(setting))
-        for name, setting in jax.config.values.items()
-        if not any(part in name for part in _OF_THE_CACHE)
-    )
+    jax_settings = sorted((name, str(setting)) for name, setting in _jax_settings())
     flags = os.environ.get("XLA_FLAGS", "")
     devices = jax.device_count(), processors()
-    return repr([versions, _sources(), jax_settings, flags, devices])
+    return repr([versions, _SOURCES, machine(), jax_settings, flags, devices])
 
 
 def _made(
@@ -146,10 +159,15 @@ def _made(
     mesh: Mesh,
     described: str | None,
 ) -> Compiled:
-    """The program from its file, or compiled and then kept there."""
+    """The program from its file, or compiled and then kept there. JAX's own cache serves those
+    that can't be in such a file."""
     entries = kept_entries() if described is not None else None
     name = hashlib.sha256((described or "").encode()).hexdigest()
-    if entries is not None and (content := entries.get(name)) is not None:
+    content = None if entries is None else entries.get(name)
+    if entries is None or content == _UNWRITABLE:
+        with on_mesh(mesh):
+            return program.lower(*arguments, **settings).compile()
+    if content is not None:
         if (compiled := _loaded(content, mesh)) is not None:
             return compiled
         _LOGGER.warning(
@@ -157,18 +175,18 @@ def _made(
         )
 
     with on_mesh(mesh), compiled_afresh() as can_be_kept:
-        compiled = program.lower(*arguments, **settings).compile()
-    if entries is not None and can_be_kept and (content := _content(compiled)) is not None:
-        entries.put(name, content)
+        compiled = program.lower(*arguments, **settings).compile(_APART)
+    if can_be_kept:
+        entries.put(name, _content(compiled))
     return compiled
 
 
-def _content(compiled: Compiled) -> bytes | None:
-    """A file's content; None for what JAX can't write, such as a program with large constants."""
+def _content(compiled: Compiled) -> bytes:
+    """A file's content, which says so if JAX can't write the program."""
     try:
         pickled = pickle.dumps(serialize(compiled))
     except (NotImplementedError, ValueError, TypeError, AttributeError, pickle.PicklingError):
-        return None
+        return _UNWRITABLE
     return hashlib.sha256(pickled).digest() + pickled
 
 

@@ -396,8 +396,9 @@ class SmallModelSchedule:
     def compiling(
         self, programs: SearchPrograms, padding: Padding, batches: Collection[PlannedBatch]
     ) -> contextlib.AbstractContextManager[None]:
-        """As `Schedule.compiling`: first the programs that begin, and then, of their results, those
-        that go on. A few sentences that are searched together need one after another."""
+        """As `Schedule.compiling`: first the programs that begin a search, then those that continue
+        it from their results. Nothing for a single batch of a few sentences, which needs its
+        programs one after the other."""
         if len(batches) == 1 and all(len(batch.numbers) <= batch.rows for batch in batches):
             return contextlib.nullcontext()
         begins: dict[tuple[Shape, int], Callable[[], object]] = {}
