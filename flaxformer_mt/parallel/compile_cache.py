@@ -29,6 +29,7 @@ from flaxformer_mt.parallel.chips import cpu_features
 
 LIMIT = 8 << 30  # bytes
 _THREAD = threading.local()  # `is_blind`, if it is in `compiled_afresh`
+KEEP_PROGRAMS = "FLAXFORMER_KEEP_PROGRAMS"  # in the environment: see `kept_entries`
 
 
 def keep_compiled(folder: Path, *, limit: int = LIMIT) -> Path | None:
@@ -98,9 +99,11 @@ def folder_in_use() -> Path | None:
 
 
 def kept_entries() -> Entries | None:
-    """A store of whole programs beside JAX's entries, which `keep_compiled` trims with them."""
+    """A store of whole programs beside JAX's entries, which `keep_compiled` trims with them; None
+    unless `KEEP_PROGRAMS` is 1 in the environment: JAX calls serialised programs experimental, and
+    they have failed in ways that we don't understand yet."""
     place = folder_in_use()
-    if place is None or "://" in str(place):
+    if os.environ.get(KEEP_PROGRAMS) != "1" or place is None or "://" in str(place):
         return None
     return Entries(place, ending="program")
 

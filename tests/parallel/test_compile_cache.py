@@ -169,3 +169,12 @@ def test_a_clock_stands_still_while_programs_compile():
     with ThreadPoolExecutor(4) as pool:  # what they compile at the same time counts once
         list(pool.map(lambda x: jax.jit(lambda y: jax.numpy.cos(y) * x)(x), range(2, 10)))
     assert 0 < seen.seconds - seconds <= time.monotonic() - began
+
+
+def test_whole_programs_are_kept_on_request_only(monkeypatch, tmp_path):
+    monkeypatch.setattr(compile_cache, "folder_in_use", lambda: tmp_path)
+    for chosen, are_kept in (("", False), ("0", False), ("1", True)):
+        monkeypatch.setenv(compile_cache.KEEP_PROGRAMS, chosen)
+        assert (compile_cache.kept_entries() is not None) == are_kept
+    monkeypatch.delenv(compile_cache.KEEP_PROGRAMS)
+    assert compile_cache.kept_entries() is None

@@ -2,8 +2,8 @@
 
 JAX's cache of compiled programs spares a process the compilation, but not the tracing and lowering
 that find out which program it is, and which take longer than a sentence's search. Here a program is
-known before that, by its `description`: all that could change it. Where a folder of compiled
-programs is in use, a file there holds the executable, with a digest. Only what was compiled here is
+known before that, by its `description`: all that could change it. Where `kept_entries` gives a
+store, a file there holds the executable, with a digest. Only what was compiled here is
 written: what XLA has read, it can't write again (findings/xla_cpu_serializes_once.sh).
 """
 
@@ -176,15 +176,18 @@ def _made(
 
     with on_mesh(mesh), compiled_afresh() as can_be_kept:
         compiled = program.lower(*arguments, **settings).compile(_APART)
-    if can_be_kept:
-        entries.put(name, _content(compiled))
+    if can_be_kept and (content := _content(compiled)) is not None:
+        entries.put(name, content)
     return compiled
 
 
-def _content(compiled: Compiled) -> bytes:
-    """A file's content, which says so if JAX can't write the program."""
+def _content(compiled: Compiled) -> bytes | None:
+    """A file's content, which says so if JAX can't write the program. None if XLA fails: it may
+    write the same program in another process."""
     try:
         pickled = pickle.dumps(serialize(compiled))
+    except jax.errors.JaxRuntimeError:
+        return None
     except (NotImplementedError, ValueError, TypeError, AttributeError, pickle.PicklingError):
         return _UNWRITABLE
     return hashlib.sha256(pickled).digest() + pickled
