@@ -35,6 +35,6 @@ def test_sentences_are_searched_by_it_and_aligned_by_this_program(engine):
 
 
 def test_terms_are_refused_as_a_bad_request(engine):
-    with pytest.raises(Refusal, match="searches without required and forbidden phrases") as raised:
+    with pytest.raises(Refusal, match="searches without terms and required phrases") as raised:
         engine.run(engine.key_of(1, {"dog": "hund"}), [QueuedSentence("a dog")])
     assert raised.value.status == 400
