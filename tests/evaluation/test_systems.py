@@ -82,7 +82,7 @@ def test_the_program_that_searched_is_kept_shown_and_compared(tmp_path):
     hypotheses = [Hypothesis(text=text, tokens=(), log_prob=-1.0, score=-1.0) for text in "ab"]
     translations = [Translation(hypotheses=(hypothesis,)) for hypothesis in hypotheses]
     own = translator()
-    theirs = own.with_runtime(SimpleNamespace(name="Another 1.0"))
+    theirs = own.with_runtime(SimpleNamespace(name="Another 1.0", params=own.params))
     scoring = Scoring(ter=False, resamples=0)
     scores, pages = [], []
     for name, searched in (("own", own), ("theirs", theirs)):
