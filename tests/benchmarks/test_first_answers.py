@@ -35,8 +35,6 @@ def test_every_answer_is_timed(tmp_path):
     kinds = ("seconds", "processor_seconds")
     assert [*result["metrics"]] == [f"{name}_{kind}" for kind in kinds for name in NAMES]
     assert all(seconds > 0 for seconds in result["metrics"].values())
-    metrics = result["metrics"]
-    assert metrics["one_sentence_cold_seconds"] > metrics["one_sentence_warm_seconds"]
     assert result["details"]["slowest_wrong_flag"] in ("config --help", "config --no-such-flag")
 
 
