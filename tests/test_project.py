@@ -72,7 +72,7 @@ for command in ([], *([name] for name in COMMANDS)):
 
 def test_wrong_arguments_load_no_heavy_library(tmp_path):
     """A misspelt flag, setting or folder shows at once: a command loads what its work needs only
-    when its arguments are right (`cli/work`)."""
+    when its arguments are right (`cli/actions`)."""
     setting = ["--config", "quickstart", "--config.training.stps=3"]
     run = layout.create(tmp_path / "run", to_dict(default_config()), ["test"])
     code = f"""

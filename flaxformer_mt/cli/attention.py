@@ -95,7 +95,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     open_run(options.workdir)
     form = _form(options)
     keep_programs()
-    from flaxformer_mt.cli.work.attention import draw, find
+    from flaxformer_mt.cli.actions.attention import draw, find
 
     return find(options) if options.find else draw(options, form)
 

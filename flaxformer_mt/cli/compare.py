@@ -44,7 +44,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     add_scoring(parser)
     options = parser.parse_args(arguments)
     _check(options, parser)
-    from flaxformer_mt.cli.work.compare import compare_systems
+    from flaxformer_mt.cli.actions.compare import compare_systems
 
     return compare_systems(options, parser)
 

@@ -83,14 +83,14 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         parser.error("--testset can't be used with --set, --src, --ref or --folder")
     if options.hypotheses is not None:
         _check_scored_file(options, parser, given_flags)
-        from flaxformer_mt.cli.work.hypotheses import score_file
+        from flaxformer_mt.cli.actions.hypotheses import score_file
 
         return score_file(options)
 
     _check_run(options, parser, given_flags)
     open_run(options.workdir)  # says what is wrong before JAX is loaded
     keep_programs()
-    from flaxformer_mt.cli.work.evaluate import evaluate_run
+    from flaxformer_mt.cli.actions.evaluate import evaluate_run
     from flaxformer_mt.parallel.processes import joined
 
     with joined(cluster(options, parser), **patience(options)) as processes:

@@ -73,7 +73,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         parser.error(f"{options.what} draws a formula: leave out the run")
     form = check_form(options.output, others=("html",) if is_of_runs else ())
     require_matplotlib()
-    from flaxformer_mt.cli.work.figures import curves_of, formula_of, write_drawn
+    from flaxformer_mt.cli.actions.figures import curves_of, formula_of, write_drawn
 
     drawn = curves_of(options, form) if is_of_runs else formula_of(options)
     write_drawn(drawn, options.output, size=options.size)

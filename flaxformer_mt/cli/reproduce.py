@@ -82,21 +82,21 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     options.results = Path(options.results or workdir / "results")
     options.report = Path(options.report or workdir / "reproduction.md")
     if options.what == "report":
-        from flaxformer_mt.cli.work.reproduction_report import write_report
+        from flaxformer_mt.cli.actions.reproduction_report import write_report
 
         return write_report(options)
 
     experiments, refused = _experiments(options) if options.what in TABLES else ([], [])
     for line in refused:
         say(line)
-    from flaxformer_mt.cli.work import reproduce as work
+    from flaxformer_mt.cli.actions import reproduce as action
 
     if options.what == "figures":
-        return work.figures(workdir, options.run, dry_run=options.dry_run)
+        return action.figures(workdir, options.run, dry_run=options.dry_run)
     if options.dry_run:
-        work.list_rows(experiments, options.results)
+        action.list_rows(experiments, options.results)
         return 1 if refused else 0
-    return work.run(options, experiments) or (1 if refused else 0)
+    return action.run(options, experiments) or (1 if refused else 0)
 
 
 def _check(options: Namespace, parser: ArgumentParser) -> None:

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     open_run(options.workdir)  # says what is wrong before JAX is loaded
     check_runtime(options)
     keep_programs()
-    from flaxformer_mt.cli.work.serve import serve
+    from flaxformer_mt.cli.actions.serve import serve
 
     return serve(options, settings)
 

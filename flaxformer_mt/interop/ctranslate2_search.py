@@ -100,8 +100,8 @@ def ctranslate2_runtime(
             str(folder),
             device="cpu",
             compute_type="float32" if quantization == "float32" else "int8",
-            # Batches side by side. Threads that share a batch wait for each other at every product:
-            # on busy cores a sentence then took seven times as long.
+            # Batches side by side: threads that share one wait for each other at every product,
+            # which takes long where other work keeps the cores busy.
             inter_threads=processors(),
             intra_threads=1,
         )

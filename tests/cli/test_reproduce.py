@@ -201,7 +201,7 @@ def test_rows_are_listed_even_where_no_step_can_be_timed(run, monkeypatch):
     def too_large(config, row):
         raise TrialError("out of memory")
 
-    monkeypatch.setattr("flaxformer_mt.cli.work.reproduce.measured_rate", too_large)
+    monkeypatch.setattr("flaxformer_mt.cli.actions.reproduce.measured_rate", too_large)
     done = run("reproduce", "table3", "--only", "base", "--dry-run", status=0)
     assert "not run" in done.output and "hours here" not in done.output
     assert "base: its hours here can't be estimated: out of memory" in done.errors

@@ -12,7 +12,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from flaxformer_mt.cli.work import scoring
+from flaxformer_mt.cli.actions import scoring
 from flaxformer_mt.data.prepare.manifest import MANIFEST, VALID_TEXT
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation import comet

@@ -653,7 +653,7 @@ def test_a_server_is_told_that_its_search_is_diverse(run, workdir, in_groups, mo
         received.append(model.diverse)
         return SimpleNamespace(model_at_work=model.diverse, run_until_stopped=lambda: None)
 
-    monkeypatch.setattr("flaxformer_mt.cli.work.serve.TranslationServer", server)
+    monkeypatch.setattr("flaxformer_mt.cli.actions.serve.TranslationServer", server)
     monkeypatch.setattr(os, "_exit", received.append)  # as long as the model's thread is at work
     for folder in (workdir, in_groups):
         assert run("serve", "--workdir", folder, "--port", 0).status == 0

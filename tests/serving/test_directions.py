@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from flaxformer_mt.cli import serve
-from flaxformer_mt.cli.work.serve import offered, served_model
+from flaxformer_mt.cli.actions.serve import offered, served_model
 from flaxformer_mt.config import freeze, to_dict
 from tests.decoding import runs
 from tests.serving.stand_in import LONGEST, MODEL, SEVERAL, StandIn, running

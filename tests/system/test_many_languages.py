@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import flaxformer_mt as fm
-from flaxformer_mt.cli.work import scoring
+from flaxformer_mt.cli.actions import scoring
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.grammar.text import pairs
 from flaxformer_mt.rundir.checkpoint_choice import chosen_weights

@@ -4,14 +4,14 @@ from argparse import Namespace
 from pathlib import PurePath
 
 from flaxformer_mt.api import say
-from flaxformer_mt.cli.arguments import print_json
-from flaxformer_mt.cli.scoring import language_of
-from flaxformer_mt.cli.work.scoring import (
+from flaxformer_mt.cli.actions.scoring import (
     given_text,
     name_of_references,
     require_aligned,
     scoring,
 )
+from flaxformer_mt.cli.arguments import print_json
+from flaxformer_mt.cli.scoring import language_of
 from flaxformer_mt.evaluation.evaluate import check_place, keep, read_segments
 from flaxformer_mt.evaluation.n_best import lists_in, remarks
 from flaxformer_mt.evaluation.references import References, ScoringError

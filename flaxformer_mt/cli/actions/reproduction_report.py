@@ -3,7 +3,7 @@
 from argparse import Namespace
 
 from flaxformer_mt.api import say
-from flaxformer_mt.cli.work.figures import make_folder
+from flaxformer_mt.cli.actions.figures import make_folder
 from flaxformer_mt.reproduction.records import read_records
 from flaxformer_mt.reproduction.report import report
 from flaxformer_mt.rundir.paths import write_text

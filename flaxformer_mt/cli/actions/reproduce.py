@@ -6,10 +6,10 @@ from pathlib import Path
 
 from flaxformer_mt.api import say
 from flaxformer_mt.cli import train
+from flaxformer_mt.cli.actions.figures import make_folder
+from flaxformer_mt.cli.actions.reproduction_report import write_report
 from flaxformer_mt.cli.main import user_message
 from flaxformer_mt.cli.programs import keep_programs
-from flaxformer_mt.cli.work.figures import make_folder
-from flaxformer_mt.cli.work.reproduction_report import write_report
 from flaxformer_mt.errors import STOPPED
 from flaxformer_mt.figures.canvas import require_matplotlib
 from flaxformer_mt.reproduction.experiment import Experiment

@@ -9,8 +9,8 @@ from flaxformer_mt.api import say
 from flaxformer_mt.attention import KINDS, Kind
 from flaxformer_mt.attention.page import attention_page
 from flaxformer_mt.attention.weights import pick
+from flaxformer_mt.cli.actions.figures import make_folder, write_drawn
 from flaxformer_mt.cli.arguments import as_asked, print_json
-from flaxformer_mt.cli.work.figures import make_folder, write_drawn
 from flaxformer_mt.evaluation.evaluate import read_segments
 from flaxformer_mt.figures.canvas import Layout, require_matplotlib
 from flaxformer_mt.figures.drawings import STYLES

@@ -4,14 +4,14 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
 from flaxformer_mt.api import say
-from flaxformer_mt.cli.arguments import print_json
-from flaxformer_mt.cli.scoring import language_of
-from flaxformer_mt.cli.work.scoring import (
+from flaxformer_mt.cli.actions.scoring import (
     given_text,
     name_of_references,
     require_aligned,
     scoring,
 )
+from flaxformer_mt.cli.arguments import print_json
+from flaxformer_mt.cli.scoring import language_of
 from flaxformer_mt.evaluation import METHODS, TRIALS
 from flaxformer_mt.evaluation.compare import (
     Comparison,

@@ -13,9 +13,9 @@ from flaxformer_mt.api import config_of, say
 from flaxformer_mt.api.runs import evaluations, set_to_score, sets_by_name, sets_of_run
 from flaxformer_mt.bulk.stream import NOTES
 from flaxformer_mt.bulk.translating import SHORT, TranslationCounts
+from flaxformer_mt.cli.actions.scoring import given_text, scoring
 from flaxformer_mt.cli.arguments import as_asked, print_json, say_if_untagged
 from flaxformer_mt.cli.scoring import languages_of
-from flaxformer_mt.cli.work.scoring import given_text, scoring
 from flaxformer_mt.config import CorpusConfig
 from flaxformer_mt.config.languages import base_language, languages_of_tag, tag_of_each_pair
 from flaxformer_mt.config.tokenizers import for_corpus
