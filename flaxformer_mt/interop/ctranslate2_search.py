@@ -6,24 +6,14 @@ between them. It stops once as many have ended as the beam holds (`decoding.pati
 the best of the beam may end (`ends_among` "beam").
 """
 
-import contextlib
 import dataclasses
-import fcntl
 import functools
-import hashlib
 import itertools
-import json
 import math
-import os
-import shutil
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
-import flaxformer_mt
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.processes import processors
 from flaxformer_mt.data.vocabulary import BOS, PAD, UNK, Vocabularies
@@ -39,19 +29,12 @@ from flaxformer_mt.decoding.source import Source
 from flaxformer_mt.decoding.text.decoded import NO_NUMBERS, Decoded, TextOf, distinct
 from flaxformer_mt.decoding.text.limits import OutputLimits
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.interop import ExportError, ctranslate2, package_of_extra
-from flaxformer_mt.interop.export import DisagreeError, export
-from flaxformer_mt.interop.parity import Parity, sample_lines
-from flaxformer_mt.rundir.cache import cache_folder
-from flaxformer_mt.rundir.digests import flatten_paths
-from flaxformer_mt.rundir.paths import explained
+from flaxformer_mt.interop import package_of_extra
+from flaxformer_mt.interop.ctranslate2_cache import exported
 
 ROWS = 32  # sentences that are searched together
 _OF_A_CALL = 512  # sentences
 QUANTIZATIONS = ("float32", "int8", "int7")
-KEPT = 8  # folders of models in the cache
-_DIGEST_FILE = "digest"  # in such a folder
-_REMOVED = "removed-"  # begins the name of one that is being removed
 _SHORTEST_LIMIT = 16
 # Settings that CTranslate2 doesn't have, with the values that have no effect.
 _WITHOUT: Mapping[str, object] = {
@@ -95,7 +78,7 @@ def ctranslate2_runtime(
         raise DecodingError(f"{name} searches without this program's shortlist")
     _check(name, translator.config, SearchOptions())  # before the export, which takes its time
 
-    with _exported(translator, name, package.__version__, quantization, data, say) as folder:
+    with exported(translator, name, quantization, data, say) as folder:
         model = package.Translator(
             str(folder),
             device="cpu",
@@ -326,120 +309,3 @@ class CTranslate2Search:
             score=ended.log_prob / penalty,
             at_limit=length >= limit,
         )
-
-
-@contextlib.contextmanager
-def _exported(
-    translator: Translator,
-    name: str,
-    version: str,
-    quantization: str,
-    data: Path | None,
-    say: Callable[[str], None],
-) -> Iterator[Path]:
-    """The folder in the cache with this model for CTranslate2, made unless it is there. Inside, no
-    other process removes it."""
-    model = dataclasses.asdict(translator.model.config)
-    del model["dtype"]  # of this program's products
-    decides = {
-        "parameters": _digest(translator.params),
-        "model": model,
-        "vocabulary": translator.vocabularies.digest,
-        "quantization": quantization,
-        "versions": [flaxformer_mt.__version__, version],
-        "exporter": hashlib.sha256(Path(ctranslate2.__file__).read_bytes()).hexdigest(),
-    }
-    key = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
-    models = cache_folder() / "ctranslate2"
-    place = models / key[:32]
-    with explained(models, "used as a cache (set FLAXFORMER_CACHE to another folder)"):
-        models.mkdir(parents=True, exist_ok=True)
-        with _alone(models):
-            if place.exists() and not _is_whole(place):
-                say(f"{place}: is damaged and is made again")
-                _remove(place)
-            if not place.exists():
-                say(f"exporting the model for CTranslate2 {version} and comparing both, once")
-                parity = _export(translator, place, name, quantization, data)
-                say(f"compared with {parity}")
-            now = time.time_ns()  # the kernel's own clock for files takes steps of milliseconds
-            os.utime(place, ns=(now, now))  # as the last one used
-            _remove_oldest(models)
-            yield place
-
-
-def _export(
-    translator: Translator, place: Path, name: str, quantization: str, data: Path | None
-) -> Parity | None:
-    """Raises ExportError."""
-    try:
-        parity = export(
-            translator,
-            place,
-            form="ctranslate2",
-            quantization=quantization,
-            sample=sample_lines(translator.vocabularies, data, None),
-        )
-    except DisagreeError as error:
-        raise ExportError(
-            f"{name} gives other outputs than this program, so search with this one or in another "
-            f"type (on x86 without VNNI in int7): {error.parity}"
-        ) from error
-    # Last: without it, a folder isn't whole.
-    (place / _DIGEST_FILE).write_text(_digest_of_files(place))
-    return parity
-
-
-def _is_whole(place: Path) -> bool:
-    """Whether the files that CTranslate2 reads are those that were written."""
-    try:
-        return (place / _DIGEST_FILE).read_text() == _digest_of_files(place)
-    except OSError:
-        return False
-
-
-def _digest_of_files(place: Path) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(place.iterdir()):
-        if path.name != _DIGEST_FILE:
-            digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
-def _remove(place: Path) -> None:
-    """Renames first: what is half removed has no model's name."""
-    aside = place.with_name(f"{_REMOVED}{place.name}")
-    shutil.rmtree(aside, ignore_errors=True)
-    place.rename(aside)
-    shutil.rmtree(aside, ignore_errors=True)
-
-
-def _digest(params: Any) -> str:
-    """Of the parameters' bytes: faster than `tree_digest`, which compiles a sum for each shape."""
-    digest = hashlib.sha256()
-    for path, leaf in sorted(flatten_paths(params).items()):
-        array = np.ascontiguousarray(leaf)
-        digest.update(f"{path} {array.dtype} {array.shape}\n".encode())
-        digest.update(array.data)
-    return digest.hexdigest()
-
-
-@contextlib.contextmanager
-def _alone(models: Path) -> Iterator[None]:
-    """Lets one process after another look into the folder and write to it."""
-    descriptor = os.open(models, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        # Without locks on this file system, the second of two writers gets an error.
-        with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _remove_oldest(models: Path) -> None:
-    """Leaves the KEPT folders that were used last."""
-    by_age = sorted(models.iterdir(), key=lambda folder: folder.stat().st_mtime_ns, reverse=True)
-    of_models = [folder for folder in by_age if not folder.name.startswith(_REMOVED)]
-    for folder in of_models[KEPT:]:
-        _remove(folder)

@@ -19,7 +19,7 @@ from flaxformer_mt.interop.export import export
 from flaxformer_mt.interop.huggingface import Card
 from flaxformer_mt.interop.parity import Parity, Reference, compare
 from tests.interop.test_runners import greedily, greedy_settings, model_of, write
-from tests.interop.translators import LINES, translator, vocabularies
+from tests.interop.translators import LINES, translator, vocabularies, without_a_bias
 
 pytest.importorskip("ctranslate2", reason="needs the [export] extra")
 
@@ -89,14 +89,7 @@ def test_what_rounding_would_hide_is_found_before_it(tmp_path, monkeypatch):
     vector = original.params["decoder"]["layers_1"]["feed_forward"]["b_out"]
     small = jax.tree.map(lambda leaf: leaf * 0.01 if leaf is vector else leaf, original.params)
     original = Translator(small, original.model, original.vocabularies, original.config)
-    from_model = ctranslate2.from_model
-
-    def without(translator):
-        weights = from_model(translator)
-        weights["decoder/layers_1/feed_forward/b_out"][...] = 0
-        return weights
-
-    monkeypatch.setattr(ctranslate2, "from_model", without)
+    monkeypatch.setattr(ctranslate2, "from_model", without_a_bias)
     with pytest.raises(ExportError, match="disagree even in float32, before int8: .* 0.001"):
         exported(original, tmp_path / "out", "int8")
     assert not list(tmp_path.iterdir())

@@ -12,10 +12,10 @@ from flaxformer_mt.data.shortlist import Shortlist
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding.errors import DecodingError, LineError
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.interop import ExportError, ctranslate2, ctranslate2_search
+from flaxformer_mt.interop import ExportError, ctranslate2, ctranslate2_cache
 from flaxformer_mt.interop.export import export
 from flaxformer_mt.interop.parity import Reference
-from tests.interop.translators import LINES, translator
+from tests.interop.translators import LINES, translator, without_a_bias
 
 pytest.importorskip("ctranslate2", reason="needs the [export] extra")
 TEXT = [
@@ -217,7 +217,7 @@ def test_a_model_is_exported_and_compared_once(ours, cache, monkeypatch):
     assert len(lines) == 4, "other weights"
     assert len(list(cache.iterdir())) == 2
 
-    monkeypatch.setattr(ctranslate2_search, "KEPT", 2)
+    monkeypatch.setattr(ctranslate2_cache, "KEPT", 2)
     fm.ctranslate2_runtime(ours)
     fm.ctranslate2_runtime(translator(seed=2), say=lines.append)
     fm.ctranslate2_runtime(ours, say=lines.append)
@@ -238,14 +238,7 @@ def test_a_damaged_model_is_made_again(ours, cache):
 
 
 def test_outputs_that_differ_are_refused_in_plain_words(ours, monkeypatch):
-    from_model = ctranslate2.from_model
-
-    def without(translator):
-        weights = from_model(translator)
-        weights["decoder/layers_1/feed_forward/b_out"][...] = 0
-        return weights
-
-    monkeypatch.setattr(ctranslate2, "from_model", without)
+    monkeypatch.setattr(ctranslate2, "from_model", without_a_bias)
     with pytest.raises(ExportError, match="gives other outputs than this program"):
         fm.ctranslate2_runtime(ours)
 

@@ -7,6 +7,7 @@ from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data.vocabulary import Vocabularies, train_pair
 from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.interop.weights import Weights, from_model
 from flaxformer_mt.model.transformer import Transformer
 from tests.decoding.runs import PAIRS
 from tests.model.examples import random_params, tiny_config
@@ -35,3 +36,10 @@ def translator(*, seed: int = 0, pair: Vocabularies | None = None, **changes: An
     params = random_params(model, seed, spread=0.4)
     settings = DecodingConfig(beam_size=2, max_extra_tokens=6, batch_tokens=512)
     return Translator(params, model, pair, settings, name="random")
+
+
+def without_a_bias(translator: Translator) -> Weights:
+    """A faulty `from_model`, which forgets a bias of the last layer."""
+    weights = from_model(translator)
+    weights["decoder/layers_1/feed_forward/b_out"][...] = 0
+    return weights
